@@ -3,8 +3,8 @@
 #![no_main]
 
 use forebay_core::{
-    AttributeSchema, Bounds, Call, GetAny, Key, Keyspace, Primary, RingKeyspace, RingSources, RingStamp, SourceSchema,
-    Sources, Token, crc32c,
+    AttributeSchema, Bounds, Call, GetAny, Key, Keyspace, Primary, RingKeyspace, RingSources, RingStamp, Source,
+    SourceSchema, Sources, Token, crc32c,
 };
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Limits, Served, Step, drive};
@@ -207,7 +207,7 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
             let results = if payload.is_empty() {
                 Vec::new()
             } else {
-                vec![(vec![0, 0, 0, input.u8()], payload.len() as u32, crc32c(payload))]
+                vec![(Source::from_packed(&[0, 0, 0, input.u8()]), payload.len() as u32, crc32c(payload))]
             };
             let verdict = WireVerdict { primary: input.primary(keyspace), token: input.token(), judgement, results };
             let meta = WireVerdict::encode_all(&[verdict]).unwrap_or_default();
@@ -278,7 +278,7 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
                 let meta = WireExtend::encode_all(&[WireExtend { primary, token, duration }]).unwrap_or_default();
                 add(bytes, input, Call::Extend, &meta, b"");
             } else {
-                let sources = (input.u8() & 1 == 0).then(|| vec![vec![0, 0, 0, 1]]);
+                let sources = (input.u8() & 1 == 0).then(|| vec![Source::from_packed(&[0, 0, 0, 1])]);
                 let meta = WireOpen::encode_all(&[WireOpen { primary, sources, attributes: None }], keyspace);
                 add(bytes, input, Call::OpenEvent, &meta.unwrap_or_default(), b"");
             }

@@ -54,8 +54,10 @@ fn phase(
     })?;
     // No leak: no event is leased or accepted; the space of the rest is freed with its run.
     let stats = store.stats();
-    if stats.leases != 0 || stats.events[2].events != 0 || stats.events[4].events != 0 {
-        return Err(format!("{} leases and {} accepted events are left", stats.leases, stats.events[4].events).into());
+    if stats.leases != 0 || stats.events.leased.events != 0 || stats.events.accepted.events != 0 {
+        return Err(
+            format!("{} leases and {} accepted events are left", stats.leases, stats.events.accepted.events).into()
+        );
     }
     bench.end_run(run)?;
     Ok(rate)

@@ -24,7 +24,7 @@ pub(super) fn measure(plan: &Plan, results: &mut Results) -> Result<()> {
             for verify in [false, true] {
                 let (again, wall, cpu) = bench.reopen(Config { verify, ..config(plan.hot_bytes) })?;
                 bench = again;
-                let present: u64 = bench.store.stats().events.iter().map(|tally| tally.fragments).sum();
+                let present = bench.store.stats().events.total().fragments;
                 if present != span.fragments() {
                     return Err(format!("{present} of {} fragments after reopening", span.fragments()).into());
                 }

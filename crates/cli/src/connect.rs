@@ -10,9 +10,17 @@ pub(crate) struct Connect {
     /// The server: tcp://HOST:PORT, tls://HOST:PORT or unix:/PATH.
     #[arg(long, value_name = "ADDRESS", env = "FOREBAY_CONNECT")]
     connect: String,
+    #[command(flatten)]
+    identity: Identity,
+}
+
+/// The identity of a client, and what it wants of a server.
+#[derive(Clone, clap::Args)]
+#[command(next_help_heading = "On a server")]
+pub(crate) struct Identity {
     /// Keyspace; needed where the server has several.
-    #[arg(long, value_name = "NAME", default_value = "")]
-    keyspace: String,
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
     /// File with the token; FOREBAY_TOKEN has it otherwise, where the server wants one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -20,16 +28,29 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// For tls://: the client's certificate, where the server wants one, PEM.
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "certificate_key")]
     certificate: Option<PathBuf>,
     /// For tls://: the key of the client's certificate, PEM.
-    #[arg(long, value_name = "FILE", requires = "certificate")]
+    // An id of its own: commands have keys of fragments as well.
+    #[arg(id = "certificate_key", long = "key", value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
 }
 
 impl Connect {
     /// A client of the server, under a name.
     pub(crate) fn client(&self, name: &str) -> Result<Client> {
+        Client::connect(&self.connect, self.identity.options(name)?)
+    }
+}
+
+impl Identity {
+    /// The keyspace that was named.
+    pub(crate) fn keyspace(&self) -> Option<&str> {
+        self.keyspace.as_deref()
+    }
+
+    /// How to connect, under a name.
+    pub(crate) fn options(&self, name: &str) -> Result<Options> {
         let token = match &self.token_file {
             Some(file) => std::fs::read(file).map_err(|error| {
                 Error::invalid(format!("the token in {} cannot be read", file.display())).with_source(error)
@@ -39,7 +60,6 @@ impl Connect {
         let token = token.trim_ascii().to_vec();
         let name = format!("{name} ({})", std::process::id());
         let tls = Tls { ca: self.ca.clone(), certificate: self.certificate.clone(), key: self.key.clone() };
-        let options = Options { name, token, tls, keyspace: self.keyspace.clone(), ..Options::default() };
-        Client::connect(&self.connect, options)
+        Ok(Options { name, token, tls, keyspace: self.keyspace.clone().unwrap_or_default(), ..Options::default() })
     }
 }

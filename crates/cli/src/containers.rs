@@ -2,11 +2,11 @@
 //!
 //! *Invariant*: colour never says what no letter says (test `colour_adds_nothing`).
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{signal, units};
-use forebay_core::{Error, Result};
-use forebay_store::{ContainerStatus, DeviceStatus, Store, WarmStats};
+use forebay_core::{Error, EventStore, OperatedStore, Result};
+use forebay_store::{ContainerStatus, DeviceStatus, WarmStats};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,8 @@ written. A letter shows the state, on a terminal also a colour:
   E empty     free, to be filled next
   W filling   being written
   F full      closed, with a directory and its checksum; read, drained, recycled as a whole
-  D draining  its events go to the archive; recycled when the last one is gone
+  D draining  a mover has claimed it: its events go to the archive
+  C custody   the archive was proved to have it; released when custody_min is over, or earlier when space is short
   P poisoned  a write failed: what is in it is read, nothing more is written
   R recycling on its way to empty
   L lost      its file or its device is not there
@@ -45,7 +46,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[command(long_about = HELP)]
 pub(crate) struct Containers {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Shows them again and again, until Ctrl-C.
     #[arg(long)]
     watch: bool,
@@ -65,7 +66,7 @@ impl Containers {
         Ok(answer)
     }
 
-    fn watch(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn watch(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let stop = signal::stop_flag()?;
         let mut shown = 0;
         loop {
@@ -91,13 +92,13 @@ impl Containers {
     }
 }
 
-fn show(store: &Store, out: &mut Output) -> Result<Answer> {
-    let Some(warm) = store.warm_stats() else {
+fn show(store: &Opened, out: &mut Output) -> Result<Answer> {
+    let Some(warm) = store.stats()?.warm else {
         out.note("forebay: this store has no warm level (`forebay create DIR --warm DIR` makes one with it)");
         out.json(&json!({ "containers": [], "warm": null }))?;
         return Ok(Answer::No);
     };
-    let containers = store.containers();
+    let containers = store.containers()?;
     out.json(&as_json(&containers, &warm)?)?;
     for line in lines(&containers, &warm, coloured()) {
         out.line(line)?;
@@ -120,11 +121,12 @@ fn coloured() -> bool {
 }
 
 /// States in the order of a container's life, each with its letter and its colour.
-const STATES: [(&str, char, u8); 7] = [
+const STATES: [(&str, char, u8); 8] = [
     ("empty", 'E', 90),
     ("filling", 'W', 36),
     ("full", 'F', 32),
     ("draining", 'D', 33),
+    ("custody", 'C', 34),
     ("poisoned", 'P', 31),
     ("recycling", 'R', 90),
     ("lost", 'L', 31),
@@ -324,9 +326,9 @@ mod tests {
             demoted_events: 12,
             demoted_bytes: 1000,
             saved_bytes: 64 << 10,
-            in_flight_bytes: 0,
             devices: vec![device()],
             notes: vec!["container 5: no".to_owned()],
+            ..WarmStats::default()
         };
         (containers, warm)
     }

@@ -1,9 +1,10 @@
-//! `forebay create`: a new store, from a keyspace file or the built-in run/event/source keyspace, of one level or two.
+//! `forebay create`: a new store, from a keyspace file or the built-in run/event/source keyspace, of one level or two; or a ring,
+//! from its file.
 
-use crate::open::Directory;
 use crate::output::{Answer, Output};
 use crate::{levels, units};
-use forebay_core::{AttributeSchema, Completeness, Error, Keyspace, Result};
+use forebay_core::{AttributeSchema, Completeness, Error, Keyspace, Result, RingKeyspace};
+use forebay_ring::{Ring, RingConfig};
 use forebay_store::{Config, Store, WarmDevice};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,16 +35,23 @@ Two disks of 1 TiB, and a small one to try it:
   forebay containers /tmp/two
 
 Instead of sources, count = 3 waits for any three; with neither, events wait until they are sealed. Stages of the \
-selection, source groups, classes, order of delivery and more: docs/keyspace.toml explains every value.";
+selection, source groups, classes, order of delivery and more: docs/keyspace.toml explains every value.
 
-/// Make a store: a keyspace, a hot level, and a warm one where it is wanted.
+A file with kind = \"ring\" makes a ring, the latency buffer of a continuous readout (docs/ring.toml explains its values). It is \
+refused where the declared history does not fit --hot-bytes, with the figures:
+  forebay create /dev/shm/links --config ring.toml --hot-bytes 16G
+
+A directory holds one store or one ring: what is there already is named, and stays.";
+
+/// Make a store: a keyspace, a hot level, and a warm one where it is wanted; or a ring.
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Create {
-    #[command(flatten)]
-    store: Directory,
-    /// Keyspace file (TOML) instead of the built-in run/event/source.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["sources_per_event", "complete_within", "attribute", "class"])]
+    /// Directory of the store.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Keyspace file (TOML) instead of the built-in run/event/source: of events, or of a ring.
+    #[arg(long, alias = "config", value_name = "FILE", conflicts_with_all = ["sources_per_event", "complete_within", "attribute", "class"])]
     keyspace: Option<PathBuf>,
     /// Fragments that complete an event of the built-in keyspace.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -75,8 +83,10 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let keyspace = match &self.keyspace {
-            Some(file) => read_keyspace(file)?,
+        let text = self.keyspace.as_deref().map(read_file).transpose()?;
+        let keyspace = match &text {
+            Some(text) if RingKeyspace::is_named_by(text) => return self.ring(&RingKeyspace::from_toml(text)?, out),
+            Some(text) => Keyspace::from_toml(text)?,
             None => self.built_in()?,
         };
         let smallest = self.warm.iter().map(levels::WarmDir::bytes_or_default).min().unwrap_or(0);
@@ -90,12 +100,12 @@ impl Create {
             device_log_bytes,
             ..Config::default()
         };
-        let store = Store::create(&self.store.dir, &keyspace, config)?;
+        let store = Store::create(&self.dir, &keyspace, config)?;
         let stats = store.stats();
         store.close()?;
         out.line(format!(
             "created {}: keyspace {} ({}), hot level {} in {} segments of {}",
-            self.store.dir.display(),
+            self.dir.display(),
             keyspace.name,
             keyspace.schema.describe().join("/"),
             units::bytes(stats.segment_bytes * u64::from(stats.segments)),
@@ -115,7 +125,7 @@ impl Create {
             }
         }
         out.json(&serde_json::json!({
-            "dir": self.store.dir,
+            "dir": self.dir,
             "keyspace": keyspace.name,
             "key": keyspace.schema.describe(),
             "segments": stats.segments,
@@ -125,6 +135,45 @@ impl Create {
             "devices": stats.warm.iter().flat_map(|warm| &warm.devices).map(|device| serde_json::json!({
                 "name": device.name, "method": device.method
             })).collect::<Vec<_>>(),
+        }))?;
+        Ok(Answer::Yes)
+    }
+
+    fn ring(&self, keyspace: &RingKeyspace, out: &mut Output) -> Result<Answer> {
+        if !self.warm.is_empty() {
+            return Err(Error::invalid(
+                "a ring has no warm level: `forebay record` takes what shall stay of it to devices",
+            ));
+        }
+        let config =
+            RingConfig { hot_bytes: self.hot_bytes, segment_bytes: self.segment_bytes, ..RingConfig::default() };
+        let ring = Ring::create(&self.dir, keyspace, config)?;
+        let stats = ring.stats();
+        ring.close()?;
+        let bytes = stats.segment_bytes * u64::from(stats.segments);
+        out.line(format!(
+            "created {}: ring {} ({}), {} in {} chunks of {}",
+            self.dir.display(),
+            keyspace.name,
+            keyspace.source.describe().join("/"),
+            units::bytes(bytes),
+            stats.segments,
+            units::bytes(stats.segment_bytes),
+        ))?;
+        out.line(format!(
+            "keeps {:?} of {} at {}/s each; pins may hold {}",
+            keyspace.history,
+            units::plural(keyspace.sources_max.into(), "source"),
+            units::bytes(keyspace.source_bytes_per_second),
+            units::bytes(stats.pin_quota_bytes),
+        ))?;
+        out.json(&serde_json::json!({
+            "dir": self.dir,
+            "ring": keyspace.name,
+            "source": keyspace.source.describe(),
+            "segments": stats.segments,
+            "segment_bytes": stats.segment_bytes,
+            "pin_quota_bytes": stats.pin_quota_bytes,
         }))?;
         Ok(Answer::Yes)
     }
@@ -139,9 +188,7 @@ impl Create {
     }
 }
 
-fn read_keyspace(file: &Path) -> Result<Keyspace> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Error::invalid(format!("cannot read the keyspace file {}", file.display())).with_source(error)
-    })?;
-    Keyspace::from_toml(&text)
+fn read_file(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Error::invalid(format!("cannot read the keyspace file {}", file.display())).with_source(error))
 }

@@ -1,11 +1,10 @@
 //! `forebay debug`: the debug stream, where events go that nobody could process.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{event, units};
 use clap::Subcommand;
-use forebay_core::Result;
-use forebay_store::Store;
+use forebay_core::{EventStore, OperatedStore, Result};
 use serde_json::json;
 
 const HELP: &str = "\
@@ -24,7 +23,7 @@ Example: what is there, one of them, once more to the workers, done with:
 #[command(long_about = HELP)]
 pub(crate) struct Debug {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     #[command(subcommand)]
     action: Action,
 }
@@ -67,9 +66,9 @@ impl Debug {
     }
 }
 
-fn list(store: &Store, out: &mut Output) -> Result<Answer> {
-    let (schema, stats) = (store.schema(), store.stats().debug);
-    let (events, conflicts) = (store.debug_events(), store.conflicts());
+fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
+    let (schema, stats) = (store.schema(), store.stats()?.debug);
+    let (events, conflicts) = (store.debug_events()?, store.conflicts()?);
     let name = |bytes: &[u8]| schema.text(bytes);
     out.json(&json!({
         "events": events.iter().map(|info| json!({
@@ -107,16 +106,16 @@ fn list(store: &Store, out: &mut Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn show(store: &Store, text: &str, out: &mut Output) -> Result<Answer> {
+fn show(store: &Opened, text: &str, out: &mut Output) -> Result<Answer> {
     let primary = store.schema().parse_primary(text)?;
-    let Some(info) = store.debug_events().into_iter().find(|info| info.primary == primary) else {
+    let Some(info) = store.debug_events()?.into_iter().find(|info| info.primary == primary) else {
         return not_there(text, "found", out);
     };
     out.line(format!("{} in stage {}, after {} deliveries", info.reason, info.stage, info.deliveries))?;
     event::show(store, &primary, out)
 }
 
-fn replay(store: &Store, text: &str, out: &mut Output) -> Result<Answer> {
+fn replay(store: &Opened, text: &str, out: &mut Output) -> Result<Answer> {
     if !store.replay(&store.schema().parse_primary(text)?)? {
         return not_there(text, "replayed", out);
     }
@@ -125,9 +124,9 @@ fn replay(store: &Store, text: &str, out: &mut Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn release(store: &Store, text: &str, out: &mut Output) -> Result<Answer> {
+fn release(store: &Opened, text: &str, out: &mut Output) -> Result<Answer> {
     let primary = store.schema().parse_primary(text)?;
-    if !store.debug_events().iter().any(|info| info.primary == primary) || !store.release(&primary)? {
+    if !store.debug_events()?.iter().any(|info| info.primary == primary) || !store.release(&primary)? {
         return not_there(text, "released", out);
     }
     out.line(format!("released {text}"))?;

@@ -1,10 +1,10 @@
 //! `forebay event`: one event, its state and its sources; announce, seal, attributes, release.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{choose, levels, units};
-use forebay_core::{Attributes, KeySchema, Primary, Result};
-use forebay_store::{OpenEvent, PutOutcome, SourceState, Sources, Store};
+use forebay_core::{Attributes, EventStore, KeySchema, OperatedStore, Primary, ReadFragment, Result};
+use forebay_store::{OpenEvent, PutOutcome, SourceState, Sources};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
@@ -29,7 +29,7 @@ Example: look at event 42 of run 1; announce event 43 as a trigger does, and eve
 #[command(long_about = HELP)]
 pub(crate) struct Event {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// The event, such as run/event: 1/42.
     #[arg(value_name = "RUN/EVENT")]
     event: String,
@@ -55,7 +55,7 @@ impl Event {
         Ok(answer)
     }
 
-    fn act(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn act(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let primary = store.schema().parse_primary(&self.event)?;
         if self.release {
             let released = store.release(&primary)?;
@@ -88,7 +88,7 @@ impl Event {
 
     fn announce(
         &self,
-        store: &Store,
+        store: &Opened,
         primary: &Primary,
         sources: &[String],
         attributes: &Attributes,
@@ -107,7 +107,7 @@ impl Event {
 }
 
 /// Shows one live event; also for `inspect event`.
-pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result<Answer> {
+pub(crate) fn show(store: &Opened, primary: &Primary, out: &mut Output) -> Result<Answer> {
     let schema = store.schema();
     let text = schema.text(primary.as_bytes());
     let Some(event) = store.get_event(primary, &Sources::All)? else {

@@ -1,10 +1,9 @@
 //! `forebay get`: the bytes of one fragment.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{self, Answer, Output};
 use crate::{levels, units};
-use forebay_core::{Error, Result};
-use forebay_store::Store;
+use forebay_core::{Error, EventStore, ReadFragment, Result};
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -24,7 +23,7 @@ With --json: key, bytes, status, version, crc32c, the level that it was read fro
 #[command(long_about = HELP)]
 pub(crate) struct Get {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Key, such as run/event/source: 1/42/0.
     key: String,
     /// Writes the bytes to a file instead of stdout.
@@ -43,7 +42,7 @@ impl Get {
         Ok(answer)
     }
 
-    fn get(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn get(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let key = store.schema().parse_key(&self.key)?;
         let text = store.schema().text(key.as_bytes());
         let Some(fragment) = store.get(&key)? else {

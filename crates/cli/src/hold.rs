@@ -1,10 +1,9 @@
 //! `forebay hold`: events that are kept back from delivery, for a calibration that is not there yet.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::units;
-use forebay_core::Result;
-use forebay_store::Store;
+use forebay_core::{OperatedStore, Result};
 use serde_json::json;
 
 const HELP: &str = "\
@@ -22,7 +21,7 @@ Example: lumi sections 5 to 9 of run 1 wait for their calibration; what is held;
 #[command(long_about = HELP)]
 pub(crate) struct Hold {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Conditions on attributes: name=value, name=low..high or name&mask.
     #[arg(value_name = "CONDITION")]
     conditions: Vec<String>,
@@ -49,7 +48,7 @@ impl Hold {
         Ok(answer)
     }
 
-    fn hold(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn hold(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let conditions: Vec<&str> = self.conditions.iter().map(String::as_str).collect();
         let id = store.hold(self.run, &conditions)?;
         out.line(format!("hold {id}: {}", what(self.run, &self.conditions)))?;
@@ -58,15 +57,15 @@ impl Hold {
     }
 }
 
-fn release(store: &Store, id: u32, out: &mut Output) -> Result<Answer> {
+fn release(store: &Opened, id: u32, out: &mut Output) -> Result<Answer> {
     let released = store.release_hold(id)?;
     out.line(if released { format!("released hold {id}") } else { format!("there is no hold {id}") })?;
     out.json(&json!({ "id": id, "released": released }))?;
     Ok(Answer::found(released))
 }
 
-fn list(store: &Store, out: &mut Output) -> Result<Answer> {
-    let holds = store.holds();
+fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
+    let holds = store.holds()?;
     out.json(&holds)?;
     for hold in &holds {
         out.line(format!(

@@ -1,12 +1,12 @@
 //! `forebay inspect`: a store from the inside: segments, events by state, one event, one fragment in hex.
 
 use crate::event;
-use crate::open::Directory;
+use crate::open::{Close, Kept, Opened, Place};
 use crate::output::{self, Answer, Output};
-use crate::{levels, units};
+use crate::{levels, ring, units};
 use clap::Subcommand;
-use forebay_core::{Bounds, LIVE_STATES, Result};
-use forebay_store::{SegmentInfo, Store};
+use forebay_core::{Bounds, Error, EventStore, LIVE_STATES, OperatedStore, ReadFragment, Result};
+use forebay_store::SegmentInfo;
 use serde_json::{Map, json};
 
 const HELP: &str = "\
@@ -17,14 +17,18 @@ Example: the segments with their fill, the live events of run 1, one event, one 
   forebay inspect /tmp/first segments
   forebay inspect /tmp/first events 1
   forebay inspect /tmp/first event 1/42
-  forebay inspect /tmp/first fragment 1/42/0";
+  forebay inspect /tmp/first fragment 1/42/0
+
+Of a ring, its chunks and ticks in short, and every chunk:
+  forebay inspect /tmp/links
+  forebay inspect /tmp/links chunks --source 3/17";
 
 /// Look into a store: segments, events, one event, one fragment in hex.
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Inspect {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -33,6 +37,12 @@ pub(crate) struct Inspect {
 enum What {
     /// Every segment: state, generation, entries, fill. Example: forebay inspect /tmp/first segments
     Segments,
+    /// Every chunk of a ring: source, state, ticks, fragments, pinned or not. Example: forebay inspect /tmp/links chunks
+    Chunks {
+        /// Of this source, such as 3/17.
+        #[arg(long, value_name = "SOURCE")]
+        source: Option<String>,
+    },
     /// Live events by state, and a list of them. Example: forebay inspect /tmp/first events '1/10-20' --limit 5
     Events {
         /// Bounds of the events, such as 1 or 1/10-20.
@@ -57,9 +67,21 @@ enum What {
 
 impl Inspect {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let store = self.store.open(out)?;
+        let store = match self.store.kept(out)? {
+            Kept::Ring(ring) => {
+                return match &self.what {
+                    None => ring::inspect::overview(&ring, out),
+                    Some(What::Chunks { source }) => ring::inspect::chunks(&ring, source.as_deref(), out),
+                    Some(_) => {
+                        Err(Error::invalid("a ring has chunks and no events: `inspect PLACE chunks` shows them"))
+                    }
+                };
+            }
+            Kept::Events(store) => store,
+        };
         let answer = match &self.what {
             None => overview(&store, out),
+            Some(What::Chunks { .. }) => Err(Error::invalid("only a ring has chunks: `inspect PLACE segments`")),
             Some(What::Segments) => segments(&store, out),
             Some(What::Events { bounds, limit }) => events(&store, bounds, *limit, out),
             Some(What::Event { event }) => event::show(&store, &store.schema().parse_primary(event)?, out),
@@ -70,14 +92,12 @@ impl Inspect {
     }
 }
 
-fn overview(store: &Store, out: &mut Output) -> Result<Answer> {
-    let (stats, segments) = (store.stats(), store.segments());
+fn overview(store: &Opened, out: &mut Output) -> Result<Answer> {
+    let (stats, segments) = (store.stats()?, store.segments()?);
     let mut states: Map<_, _> = Map::new();
     for name in ["free", "open", "sealed", "log"] {
         states.insert(name.to_owned(), segments.iter().filter(|info| info.state == name).count().into());
     }
-    let events: Map<_, _> =
-        LIVE_STATES.iter().map(|state| (state.name().to_owned(), json!(stats.events[*state as usize]))).collect();
     out.line(format!(
         "keyspace {} · {} · boot {}",
         store.keyspace().name,
@@ -92,8 +112,7 @@ fn overview(store: &Store, out: &mut Output) -> Result<Answer> {
     ))?;
     let counts: Vec<String> = states.iter().map(|(name, number)| format!("{number} {name}")).collect();
     out.line(format!("segments {} of {}", counts.join(", "), units::bytes(stats.segment_bytes)))?;
-    for state in LIVE_STATES {
-        let tally = stats.events[state as usize];
+    for (state, tally) in stats.events.iter() {
         out.line(format!(
             "{:<8} {}, {}, {}",
             state.name(),
@@ -109,13 +128,13 @@ fn overview(store: &Store, out: &mut Output) -> Result<Answer> {
         "fill": stats.fill,
         "segment_bytes": stats.segment_bytes,
         "segments": states,
-        "events": events,
+        "events": stats.events,
     }))?;
     Ok(Answer::Yes)
 }
 
-fn segments(store: &Store, out: &mut Output) -> Result<Answer> {
-    let (segment_bytes, segments) = (store.stats().segment_bytes, store.segments());
+fn segments(store: &Opened, out: &mut Output) -> Result<Answer> {
+    let (segment_bytes, segments) = (store.stats()?.segment_bytes, store.segments()?);
     out.json(&segments)?;
     out.line(format!(
         "{:>7}  {:<6} {:>10} {:>10} {:>10} {:>5}  used of {}",
@@ -148,7 +167,7 @@ fn segment_line(info: &SegmentInfo, segment_bytes: u64) -> String {
     )
 }
 
-fn events(store: &Store, bounds: &str, limit: usize, out: &mut Output) -> Result<Answer> {
+fn events(store: &Opened, bounds: &str, limit: usize, out: &mut Output) -> Result<Answer> {
     let schema = store.schema();
     let events = store.events(&Bounds::parse(schema, bounds)?)?;
     let mut states = Map::new();
@@ -183,7 +202,7 @@ fn events(store: &Store, bounds: &str, limit: usize, out: &mut Output) -> Result
     Ok(Answer::Yes)
 }
 
-fn fragment(store: &Store, key: &str, out: &mut Output) -> Result<Answer> {
+fn fragment(store: &Opened, key: &str, out: &mut Output) -> Result<Answer> {
     let key = store.schema().parse_key(key)?;
     let text = store.schema().text(key.as_bytes());
     let Some(fragment) = store.get(&key)? else {

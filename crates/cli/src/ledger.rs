@@ -1,9 +1,9 @@
 //! `forebay ledger`: the account of one run, with both sums.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
-use forebay_core::{Error, LIVE_STATES, Ledger as Account, LiveState, Result, Tally};
-use forebay_store::{LedgerBy, LedgerRow, RunState, RunStatus, Store};
+use forebay_core::{Error, EventStore, LIVE_STATES, Ledger as Account, OperatedStore, Result, Tally};
+use forebay_store::{LedgerBy, LedgerRow, RunState, RunStatus};
 use serde_json::{Map, Value, json};
 
 const HELP: &str = "\
@@ -27,7 +27,7 @@ Example:
 #[command(long_about = HELP)]
 pub(crate) struct Ledger {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Run number.
     run: u64,
     /// Splits it by `stream`, by `source`, or by the keyspace's attribute, such as `lumi`.
@@ -38,7 +38,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
         let store = self.store.open(out)?;
-        let status = store.runs().into_iter().find(|status| status.run == self.run);
+        let status = store.runs()?.into_iter().find(|status| status.run == self.run);
         let answer = match &status {
             Some(status) => match self.by(&store)? {
                 None => self.show(&store, status, out)?,
@@ -50,7 +50,7 @@ impl Ledger {
         Ok(answer)
     }
 
-    fn show(&self, store: &Store, status: &RunStatus, out: &mut Output) -> Result<Answer> {
+    fn show(&self, store: &Opened, status: &RunStatus, out: &mut Output) -> Result<Answer> {
         let account = store.ledger(self.run)?;
         out.json(&account_json(self.run, status.state, &account))?;
         out.line(format!("run {} · {}", self.run, state_name(status.state)))?;
@@ -60,7 +60,7 @@ impl Ledger {
         Ok(Answer::found(account.imbalance().is_none()))
     }
 
-    fn by(&self, store: &Store) -> Result<Option<LedgerBy>> {
+    fn by(&self, store: &Opened) -> Result<Option<LedgerBy>> {
         let attribute = store.keyspace().ledger_by.as_deref();
         match self.by.as_deref() {
             None => Ok(None),
@@ -77,7 +77,7 @@ impl Ledger {
         }
     }
 
-    fn split(&self, store: &Store, by: LedgerBy, out: &mut Output) -> Result<Answer> {
+    fn split(&self, store: &Opened, by: LedgerBy, out: &mut Output) -> Result<Answer> {
         let rows = store.ledger_by(self.run, by)?;
         out.json(&json!({ "run": self.run, "by": self.by, "rows": rows }))?;
         out.line(format!("run {} · by {}", self.run, self.by.as_deref().unwrap_or_default()))?;
@@ -157,6 +157,10 @@ pub(crate) fn table(account: &Account) -> Vec<String> {
         // Single fragments can be removed, replaced or expired: those terms count fragments first.
         let with_events = at < LIVE_STATES.len() || tally.events > 0 || matches!(*name, "rejected" | "released");
         lines.push(row(&format!("  {name}"), *tally, with_events));
+        if *name == "accepted" && account.in_custody.fragments > 0 {
+            // A part of accepted and debug: not summed again.
+            lines.push(row("    in custody", account.in_custody, true));
+        }
     }
     lines.push(row("  sum", sum(&terms), false));
     lines.push(format!(
@@ -165,7 +169,7 @@ pub(crate) fn table(account: &Account) -> Vec<String> {
         account.complete,
         account.incomplete,
         account.never_seen,
-        account.live[LiveState::Open as usize].events,
+        account.live.open.events,
         account.awaited
     ));
     lines.push(match account.imbalance() {
@@ -198,6 +202,7 @@ pub(crate) fn account_json(run: u64, state: RunState, account: &Account) -> Valu
         "offered": account.offered,
         "outcomes": named(&outcomes(account)),
         "terms": named(&account.stored_terms()),
+        "in_custody": account.in_custody,
         "announced": account.announced(),
         "complete": account.complete,
         "incomplete": account.incomplete,
@@ -225,7 +230,7 @@ mod tests {
         let mut account = Account { offered: Tally::fragment(10), stored: Tally::fragment(10), ..Account::default() };
         let text = table(&account).join("\n");
         assert!(text.contains("NOT BALANCED: stored 1 fragments, 10 bytes"), "{text}");
-        *account.live(LiveState::Ready) += Tally::event(1, 10);
+        account.live.ready += Tally::event(1, 10);
         account.complete = 1;
         let text = table(&account).join("\n");
         assert!(text.ends_with("balanced: both sums are exact"), "{text}");

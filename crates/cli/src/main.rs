@@ -7,6 +7,7 @@
 //! *On failure*: the error goes to stderr (as JSON with `--json`) and its kind becomes the exit code.
 //! *Not here*: anything that a program could want as well; that lives in `forebay-store` and `forebay-daq`.
 
+mod archive;
 mod catalog;
 mod cert;
 mod check;
@@ -22,10 +23,12 @@ mod event;
 mod get;
 mod hold;
 mod inspect;
+mod keyspace;
 mod ledger;
 mod levels;
 mod mask;
 mod minidaq;
+mod mover;
 mod open;
 mod output;
 mod plan;
@@ -33,11 +36,14 @@ mod play;
 mod put;
 mod range;
 mod record;
+mod release;
 mod report;
+mod ring;
 mod rm;
 mod run;
 mod scenario;
 mod serve;
+mod serving;
 mod signal;
 mod sources;
 mod stats;
@@ -48,9 +54,10 @@ mod watch;
 mod why;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use forebay_core::{Error, Result};
 use output::{Answer, Output};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -98,6 +105,7 @@ struct Cli {
 enum Command {
     Demo(Box<demo::Demo>),
     Create(create::Create),
+    Keyspace(keyspace::Keyspace),
     Put(put::Put),
     Get(get::Get),
     Range(range::Range),
@@ -114,6 +122,9 @@ enum Command {
     Unmask(mask::Unmask),
     Hold(hold::Hold),
     Debug(debug::Debug),
+    Release(release::Release),
+    Move(mover::Move),
+    Archive(archive::Command),
     Daq(daq::Daq),
     Check(check::Check),
     Inspect(inspect::Inspect),
@@ -121,6 +132,8 @@ enum Command {
     Top(top::Top),
     Containers(containers::Containers),
     Plan(plan::Plan),
+    Window(ring::window::Window),
+    Pin(ring::pin::Pin),
     Record(record::Record),
     Play(play::Play),
     Serve(Box<serve::Serve>),
@@ -134,6 +147,7 @@ impl Command {
         match self {
             Command::Demo(command) => command.run(out),
             Command::Create(command) => command.run(out),
+            Command::Keyspace(command) => command.run(out),
             Command::Put(command) => command.run(out),
             Command::Get(command) => command.run(out),
             Command::Range(command) => command.run(out),
@@ -149,6 +163,9 @@ impl Command {
             Command::Unmask(command) => command.run(out),
             Command::Hold(command) => command.run(out),
             Command::Debug(command) => command.run(out),
+            Command::Release(command) => command.run(out),
+            Command::Move(command) => command.run(out),
+            Command::Archive(command) => command.run(out),
             Command::Daq(command) => command.run(out),
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
@@ -156,6 +173,8 @@ impl Command {
             Command::Top(command) => command.run(out),
             Command::Containers(command) => command.run(out),
             Command::Plan(command) => command.run(out),
+            Command::Window(command) => command.run(out),
+            Command::Pin(command) => command.run(out),
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),
             Command::Serve(command) => command.run(out),
@@ -167,7 +186,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(place_first(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -186,6 +205,43 @@ fn failed(error: &Error, json: bool) -> ExitCode {
     ExitCode::from(output::exit_code(error))
 }
 
+/// Puts the place that `--connect` gives, or `--from` of `move`, where a command has its place: `ledger --connect tcp://… 1` is
+/// `ledger tcp://… 1`. The parser could not tell which of the positional arguments is missing.
+fn place_first(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is_word = |argument: &OsString| !argument.to_string_lossy().starts_with('-');
+    let Some(mut at) = arguments.iter().skip(1).position(is_word).map(|at| at + 1) else { return arguments };
+    let cli = Cli::command();
+    let named = |command: &clap::Command, at: usize| {
+        let name = arguments.get(at).and_then(|argument| argument.to_str());
+        name.and_then(|name| command.find_subcommand(name).cloned())
+    };
+    let Some(mut command) = named(&cli, at) else { return arguments };
+    // `archive audit` and others are commands of a command.
+    while let Some(below) = named(&command, at + 1) {
+        (command, at) = (below, at + 1);
+    }
+    if !command.get_positionals().any(|argument| argument.get_id() == "place") {
+        return arguments;
+    }
+    let (command, flags) =
+        (at, if command.get_name() == "move" { &["--connect", "--from"][..] } else { &["--connect"] });
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let is_flag = |argument: &OsString| {
+        let text = argument.to_string_lossy();
+        flags.contains(&text.split('=').next().unwrap_or_default())
+    };
+    let Some(at) = (command..end).find(|&at| is_flag(&arguments[at])) else { return arguments };
+    let address = match arguments[at].to_string_lossy().split_once('=') {
+        Some((_, address)) => OsString::from(address),
+        None if at + 1 < end => arguments.remove(at + 1),
+        // Left for the parser, which says what is wrong.
+        _ => return arguments,
+    };
+    arguments.remove(at);
+    arguments.insert(command + 1, address);
+    arguments
+}
+
 /// Help and version are answers; anything else that the parser says is `Invalid`, whose exit code is the parser's too.
 fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
@@ -202,7 +258,6 @@ fn usage(error: &clap::Error) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use forebay_core::Kind;
 
     #[test]

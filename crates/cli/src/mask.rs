@@ -1,9 +1,8 @@
 //! `forebay mask`, `forebay unmask`: sources that events of a run do not wait for.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
-use forebay_core::{KeySchema, Primary, Result};
-use forebay_store::Store;
+use forebay_core::{EventStore, KeySchema, OperatedStore, Primary, Result};
 use serde_json::json;
 
 const MASK_HELP: &str = "\
@@ -26,7 +25,7 @@ Example: source 7 is back; it will be from event 9000 on:
 #[derive(clap::Args)]
 struct What {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Run number.
     run: u64,
     /// The source, such as 7 (1/7 where a source has two parts).
@@ -72,7 +71,7 @@ impl What {
         Ok(answer)
     }
 
-    fn apply(&self, store: &Store, set: bool, out: &mut Output) -> Result<Answer> {
+    fn apply(&self, store: &Opened, set: bool, out: &mut Output) -> Result<Answer> {
         let schema = store.schema();
         let source = schema.parse_source(&self.source)?;
         let from = self.from.as_deref().map(|text| event(schema, self.run, text)).transpose()?;
@@ -81,7 +80,7 @@ impl What {
         } else {
             store.unmask(self.run, &source, from.as_ref())?;
         }
-        let masked = store.runs().into_iter().find(|status| status.run == self.run).map(|status| status.masked);
+        let masked = store.runs()?.into_iter().find(|status| status.run == self.run).map(|status| status.masked);
         let masked = masked.unwrap_or_default();
         let (source, verb) = (schema.source_text(&source), if set { "masked" } else { "unmasked" });
         let from = from.map(|from| schema.text(from.as_bytes()));

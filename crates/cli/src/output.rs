@@ -78,6 +78,18 @@ impl Output {
         self.checked(result)
     }
 
+    /// What a check found, and its answer.
+    pub(crate) fn problems(&mut self, problems: &[String]) -> Result<Answer> {
+        for problem in problems {
+            self.line(format!("  problem: {problem}"))?;
+        }
+        self.line(match problems.len() {
+            0 => "no problems found".to_owned(),
+            number => format!("{} found", crate::units::plural(number as u64, "problem")),
+        })?;
+        Ok(Answer::found(problems.is_empty()))
+    }
+
     /// A remark for people, on stderr.
     pub(crate) fn note(&self, text: impl fmt::Display) {
         note(text);
@@ -126,6 +138,7 @@ pub(crate) fn report(error: &Error, json: bool) {
             "message": error.message(),
             "cause": std::error::Error::source(error).map(ToString::to_string),
             "next_move": error.kind().next_move(),
+            "full": error.shortage(),
             "exit_code": exit_code(error),
         }});
         note(value);

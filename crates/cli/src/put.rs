@@ -1,10 +1,10 @@
 //! `forebay put`: one fragment, from the command line, a file or stdin.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{levels, units};
-use forebay_core::{Attributes, Error, Key, Level, Result};
-use forebay_store::{PutOptions, PutOutcome, Store};
+use forebay_core::{Attributes, Error, EventStore, Key, Level, ReadFragment, Result};
+use forebay_store::{PutOptions, PutOutcome};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ const DOWN_LOOK: Duration = Duration::from_millis(10);
 #[command(long_about = HELP)]
 pub(crate) struct Put {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Key, such as run/event/source: 1/42/0.
     key: String,
     /// The bytes; `-` reads them from stdin.
@@ -77,7 +77,7 @@ impl Put {
         Ok(answer)
     }
 
-    fn put(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn put(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let schema = store.schema();
         let key = schema.parse_key(&self.key)?;
         let text = schema.text(key.as_bytes());
@@ -134,7 +134,7 @@ impl Put {
 
 /// Waits until the fragment is on the warm level: what this process does not see down stays where it is, because
 /// nobody else serves the store. `false` where it does not come there in time.
-fn wait_for_warm(store: &Store, key: &Key) -> Result<bool> {
+fn wait_for_warm(store: &Opened, key: &Key) -> Result<bool> {
     let deadline = Instant::now() + DOWN_WAIT;
     while Instant::now() < deadline {
         if store.get(key)?.is_none_or(|fragment| fragment.level() == Level::Warm) {

@@ -1,11 +1,10 @@
 //! `forebay range`: the fragments inside bounds, in key order.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{self, Answer, Output};
 use crate::units;
 use clap::ValueEnum;
-use forebay_core::{Bounds, Result};
-use forebay_store::Store;
+use forebay_core::{Bounds, EventStore, ReadFragment, Result};
 
 const HELP: &str = "\
 List the fragments inside bounds, in key order: key, size, status, version, checksum. Bounds are given per sub-key: a \
@@ -25,7 +24,7 @@ With --json: one object per line and fragment.";
 #[command(long_about = HELP)]
 pub(crate) struct Range {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Bounds, such as 1/10-20/* (quote the star).
     #[arg(default_value = "*")]
     bounds: String,
@@ -54,7 +53,7 @@ impl Range {
         Ok(Answer::Yes)
     }
 
-    fn list(&self, store: &Store, out: &mut Output) -> Result<()> {
+    fn list(&self, store: &Opened, out: &mut Output) -> Result<()> {
         let schema = store.schema();
         let bounds = Bounds::parse(schema, &self.bounds)?;
         let (mut fragments, mut bytes) = (0_u64, 0_u64);

@@ -10,7 +10,7 @@
 //! *Not here*: what is judged (`scenario`), what commands show that is no summary.
 
 use crate::units;
-use forebay_core::{Error, LIVE_STATES, Result};
+use forebay_core::{Error, Result};
 use forebay_daq::figures::rate;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -61,11 +61,11 @@ fn group(lines: &mut Vec<String>, fields: &[(String, Item)], indent: &str) {
     let below = format!("{indent}  ");
     for (name, item) in fields {
         match item {
-            Item::Fields(inner) if !alike.iter().any(|(of, _)| of == name) => {
+            Item::Fields(inner) if alike.is_empty() => {
                 heading(lines, name, indent);
                 group(lines, inner, &below);
             }
-            Item::List(items) if !item.is_single() && (name != "live" || alike.is_empty()) => {
+            Item::List(items) if !item.is_single() => {
                 heading(lines, name, indent);
                 let rows: Vec<_> = items.iter().filter_map(Item::fields).map(|row| (String::new(), row)).collect();
                 if rows.is_empty() {
@@ -86,17 +86,16 @@ fn heading(lines: &mut Vec<String>, name: &str, indent: &str) {
     lines.push(format!("{indent}{}", label(name)));
 }
 
-/// Fields that are rows of one table, such as the terms of a ledger: several with the same fields of their own.
+/// Fields that are rows of one table, such as the terms of a ledger: several with the same fields of their own. A field that
+/// only has such rows, as live data by state, gives its rows. Either all fields with fields of their own are rows, or none is.
 fn alike(fields: &[(String, Item)]) -> Vec<(String, &[(String, Item)])> {
     let mut rows: Vec<(String, &[(String, Item)])> = Vec::new();
     for (name, item) in fields {
-        match item {
-            Item::Fields(row) => rows.push((name.clone(), row)),
-            Item::List(items) if name == "live" => {
-                let states = LIVE_STATES.iter().map(|state| state.name().to_owned());
-                rows.extend(states.zip(items.iter().filter_map(Item::fields)));
-            }
-            _ => {}
+        let Some(row) = item.fields() else { continue };
+        if row.iter().all(|(_, inner)| inner.fields().is_some()) {
+            rows.extend(row.iter().filter_map(|(name, inner)| Some((name.clone(), inner.fields()?))));
+        } else {
+            rows.push((name.clone(), row));
         }
     }
     let same = |row: &[(String, Item)]| {

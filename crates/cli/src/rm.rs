@@ -1,10 +1,9 @@
 //! `forebay rm`: one fragment, or everything inside bounds.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::units;
-use forebay_core::{Bounds, Result};
-use forebay_store::Store;
+use forebay_core::{Bounds, EventStore, Result};
 
 const HELP: &str = "\
 Remove one fragment by its full key, or everything inside bounds. It asks nothing, says how many fragments went, and \
@@ -23,7 +22,7 @@ Example: one fragment, one event, events 10 to 20 of run 1:
 #[command(long_about = HELP)]
 pub(crate) struct Rm {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Full key (1/42/0), event (1/42) or bounds (1/10-20/*).
     #[arg(value_name = "KEY-OR-BOUNDS")]
     what: String,
@@ -39,7 +38,7 @@ impl Rm {
         Ok(Answer::found(removed > 0))
     }
 
-    fn remove(&self, store: &Store) -> Result<u64> {
+    fn remove(&self, store: &Opened) -> Result<u64> {
         match store.schema().parse_key(&self.what) {
             Ok(key) => store.remove(&key).map(u64::from),
             // Not a full key: bounds, whose own message says what is wrong with them.

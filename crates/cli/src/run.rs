@@ -1,12 +1,14 @@
 //! `forebay run`: the life of runs: list, open, pause, resume, stop, close, watch.
 
 use crate::ledger::{self, account_json, state_name};
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{signal, units};
 use clap::{Args, Subcommand};
-use forebay_core::{Completeness, Error, KeySchema, Kind, LiveState, Result, RunConfig};
-use forebay_store::{RunState, RunStatus, Store};
+use forebay_core::{
+    Completeness, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, Result, RunConfig,
+};
+use forebay_store::{RunState, RunStatus};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -33,7 +35,7 @@ What remains of it is a summary, which is printed and kept in the store's direct
 #[command(long_about = HELP)]
 pub(crate) struct Run {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     #[command(subcommand)]
     action: Action,
 }
@@ -119,7 +121,7 @@ impl Run {
             Action::Resume { run } => known(&store, *run)
                 .and_then(|_| store.run_resume(*run))
                 .and_then(|()| changed(*run, RunState::Open, out)),
-            Action::Close { run } => close(&store, *run, &self.store.dir, out),
+            Action::Close { run } => close(&store, *run, self.store.dir(), out),
             Action::Watch { run, time } => watch(&store, *run, *time, out),
         }?;
         store.close()?;
@@ -128,7 +130,7 @@ impl Run {
 }
 
 impl Open {
-    fn open(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn open(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let default = match &self.config {
             Some(file) => read_config(file, store.schema())?,
             None => store.keyspace().run.clone(),
@@ -185,12 +187,12 @@ fn changed(run: u64, state: RunState, out: &mut Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn known(store: &Store, run: u64) -> Result<RunStatus> {
-    store.runs().into_iter().find(|status| status.run == run).ok_or_else(|| ledger::no_run(run))
+fn known(store: &Opened, run: u64) -> Result<RunStatus> {
+    store.runs()?.into_iter().find(|status| status.run == run).ok_or_else(|| ledger::no_run(run))
 }
 
-fn list(store: &Store, out: &mut Output) -> Result<Answer> {
-    let runs = store.runs();
+fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
+    let runs = store.runs()?;
     let values: Vec<_> = runs.iter().map(|status| account_json(status.run, status.state, &status.ledger)).collect();
     out.json(&values)?;
     for status in &runs {
@@ -202,7 +204,7 @@ fn list(store: &Store, out: &mut Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn close(store: &Store, run: u64, dir: &Path, out: &mut Output) -> Result<Answer> {
+fn close(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Result<Answer> {
     known(store, run)?;
     let summary = store.run_close(run).map_err(|error| match error.kind() {
         Kind::Unavailable => Error::unavailable(format!(
@@ -212,7 +214,7 @@ fn close(store: &Store, run: u64, dir: &Path, out: &mut Output) -> Result<Answer
         _ => error,
     })?;
     let account = summary.ledger;
-    let file = dir.join("runs").join(format!("run-{run}.json"));
+    let file = dir.map(|dir| dir.join("runs").join(format!("run-{run}.json")));
     let mut json = account_json(run, RunState::Closed, &account);
     json["file"] = serde_json::json!(file);
     json["summary"] = serde_json::json!(summary);
@@ -238,11 +240,16 @@ fn close(store: &Store, run: u64, dir: &Path, out: &mut Output) -> Result<Answer
             units::bytes(producer.bytes)
         ))?;
     }
-    out.line(format!("summary: {}", file.display()))?;
+    match file {
+        Some(file) => out.line(format!("summary: {}", file.display()))?,
+        None => out.line(format!(
+            "summary: with --json; the server keeps it as runs/run-{run}.json in the store's directory"
+        ))?,
+    }
     Ok(Answer::found(account.imbalance().is_none()))
 }
 
-fn watch(store: &Store, run: u64, time: Option<Duration>, out: &mut Output) -> Result<Answer> {
+fn watch(store: &Opened, run: u64, time: Option<Duration>, out: &mut Output) -> Result<Answer> {
     known(store, run)?;
     let mut watch = store.watch(run)?;
     let stop = signal::stop_flag()?;
@@ -250,7 +257,7 @@ fn watch(store: &Store, run: u64, time: Option<Duration>, out: &mut Output) -> R
     loop {
         let left = time.map_or(Duration::MAX, |time| time.saturating_sub(start.elapsed()));
         // The first status comes at once.
-        if let Some(status) = watch.next(left.min(Duration::from_millis(100))) {
+        if let Some(status) = watch.next(left.min(Duration::from_millis(100)))? {
             out.json(&account_json(run, status.state, &status.ledger))?;
             out.line(summary(&status))?;
             // A watcher's reader wants each line now.
@@ -271,7 +278,7 @@ fn watch(store: &Store, run: u64, time: Option<Duration>, out: &mut Output) -> R
 /// A run on one line.
 fn summary(status: &RunStatus) -> String {
     let account = &status.ledger;
-    let live = |state: LiveState| account.live[state as usize].events;
+    let live = |state: LiveState| account.live[state].events;
     format!(
         "run {} · {:<7} · stored {} ({}) · open {} · ready {} · leased {} · debug {} · accepted {} · rejected {}{}{}{}",
         status.run,

@@ -1,11 +1,11 @@
 //! `forebay sources`: how each source of a run does.
 
 use crate::ledger::no_run_here;
-use crate::open::Directory;
+use crate::open::{Close, Kept, Opened, Place};
 use crate::output::{Answer, Output};
-use crate::units;
-use forebay_core::Result;
-use forebay_store::{SourceStatus, Store};
+use crate::{ring, units};
+use forebay_core::{Error, EventStore, OperatedStore, Result};
+use forebay_store::SourceStatus;
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -15,36 +15,47 @@ events that became ready without it, fragments that came late, conflicts, and wh
 Rates and ages are those since the store was opened; where no process serves it, there are none. \
 An unknown run is absent: exit code 1.
 
-Example: everything; only sources of which something is wrong:
+A ring has no runs to name: of each of its sources the command says what it keeps, its newest tick, how long it has been silent, its \
+distance from the ring's clock in ticks, and what was refused of it, with the last cause.
+
+Example: everything; only sources of which something is wrong; those of a ring:
   forebay sources /tmp/first 1
-  forebay sources /tmp/first 1 --wrong";
+  forebay sources /tmp/first 1 --wrong
+  forebay sources /tmp/links";
 
 /// Show every source of a run: rate, last key, misses, masks.
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct SourcesOf {
     #[command(flatten)]
-    store: Directory,
-    /// Run number.
-    run: u64,
-    /// Only sources with misses, late fragments, conflicts or a mask.
+    store: Place,
+    /// Run number; a ring has none.
+    run: Option<u64>,
+    /// Only sources with misses, late fragments, conflicts or a mask; of a ring, with refusals, or silent for its whole history.
     #[arg(long)]
     wrong: bool,
 }
 
 impl SourcesOf {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let store = self.store.open(out)?;
-        let answer = self.show(&store, out)?;
+        let store = match self.store.kept(out)? {
+            Kept::Ring(_) if self.run.is_some() => {
+                return Err(Error::invalid("the sources of a ring are those of all its runs: leave the run out"));
+            }
+            Kept::Ring(ring) => return ring::sources::show(&ring, self.wrong, out),
+            Kept::Events(store) => store,
+        };
+        let run = self.run.ok_or_else(|| Error::invalid("which run? such as `forebay sources /tmp/first 1`"))?;
+        let answer = self.show(&store, run, out)?;
         store.close()?;
         Ok(answer)
     }
 
-    fn show(&self, store: &Store, out: &mut Output) -> Result<Answer> {
-        if !store.runs().iter().any(|status| status.run == self.run) {
-            return no_run_here(self.run, out);
+    fn show(&self, store: &Opened, run: u64, out: &mut Output) -> Result<Answer> {
+        if !store.runs()?.iter().any(|status| status.run == run) {
+            return no_run_here(run, out);
         }
-        let mut sources = store.sources(self.run)?;
+        let mut sources = store.sources(run)?;
         let known = sources.len();
         sources.retain(|status| !self.wrong || is_wrong(status));
         out.json(&sources)?;

@@ -1,11 +1,10 @@
 //! `forebay stats`: the store at a glance, as monitors read it.
 
-use crate::open::Directory;
+use crate::open::{Close, Kept, Place};
 use crate::output::{Answer, Output};
-use crate::units;
-use forebay_core::{LIVE_STATES, Result};
+use crate::{ring, units};
+use forebay_core::{EventStore, Result};
 use forebay_store::{InhibitClass, WarmStats};
-use serde_json::{Value, json};
 
 const HELP: &str = "\
 The store at a glance: fill of its levels, live events by state, leases, guards, evacuation, memory beyond the region, and whether the \
@@ -15,36 +14,33 @@ Example: for people, and for a monitor:
   forebay stats /tmp/first
   forebay stats /tmp/first --json | jq '.inhibit, .dead_time, .warm.fill'
 
-`forebay containers` shows the warm level container by container.";
+`forebay containers` shows the warm level container by container.
 
-/// Show fill, events, leases, inhibit and memory.
+Of a ring: its fill, what it keeps, evicted and refused, its pins, and its account over all runs:
+  forebay stats /tmp/links";
+
+/// Show fill, events, leases, inhibit and memory; of a ring fill, pins and refusals.
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Stats {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
 }
 
 impl Stats {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let store = self.store.open(out)?;
-        let stats = store.stats();
+        let store = match self.store.kept(out)? {
+            Kept::Ring(ring) => return ring::stats::show(&ring, out),
+            Kept::Events(store) => store,
+        };
+        let stats = store.stats()?;
         store.close()?;
-        out.json(&as_json(&stats)?)?;
+        out.json(&stats)?;
         for (name, value) in rows(&stats) {
             out.line(format!("{name:<18} {value}"))?;
         }
         Ok(Answer::Yes)
     }
-}
-
-/// As the store says it, with the live events by name instead of by position.
-fn as_json(stats: &forebay_store::Stats) -> Result<Value> {
-    let mut value = serde_json::to_value(stats)
-        .map_err(|error| forebay_core::Error::internal("stats to JSON").with_source(error))?;
-    value["events"] =
-        LIVE_STATES.iter().map(|state| (state.name().to_owned(), json!(stats.events[*state as usize]))).collect();
-    Ok(value)
 }
 
 fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
@@ -66,8 +62,7 @@ fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
     if let Some(warm) = &stats.warm {
         rows.extend(warm_rows(warm));
     }
-    for state in LIVE_STATES {
-        let tally = stats.events[state as usize];
+    for (state, tally) in stats.events.iter() {
         rows.push((
             state.name().to_owned(),
             format!(

@@ -1,11 +1,11 @@
 //! `forebay take`: one `get_any`, and the verdict on what it gave.
 
 use crate::event;
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{choose, levels, units};
-use forebay_core::{Error, Filter, Level, Result};
-use forebay_store::{Accept, GetAny, Lease, ResultFragment, Sources, Store};
+use forebay_core::{Error, EventStore, Filter, Lease, Level, ReadFragment, Result, Source};
+use forebay_store::{Accept, GetAny, ResultFragment, Sources};
 use serde_json::json;
 use std::time::Duration;
 
@@ -33,12 +33,15 @@ Where the store has a warm level, --level takes only events of that level, as a 
 
 With --json: one object per line and event.";
 
+/// A lease of a store that is here or on a server.
+type LeaseOf = Lease<<Opened as EventStore>::Fragment, <Opened as EventStore>::Holder>;
+
 /// Lease ready events and decide them.
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Take {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Most events to take.
     #[arg(short, value_name = "N", default_value_t = 1)]
     n: usize,
@@ -89,7 +92,7 @@ impl Take {
         Ok(answer)
     }
 
-    fn take(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn take(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let results = self.results(store)?;
         let leases = match &self.event {
             Some(event) => store.lease(&store.schema().parse_primary(event)?, None)?.into_iter().collect(),
@@ -120,7 +123,7 @@ impl Take {
         Ok(Answer::Yes)
     }
 
-    fn request(&self, store: &Store) -> Result<GetAny> {
+    fn request(&self, store: &Opened) -> Result<GetAny> {
         let keyspace = store.keyspace();
         let sources = self.sources.as_ref().map_or(Ok(Sources::All), |list| choose::sources(keyspace, list))?;
         Ok(GetAny {
@@ -145,10 +148,10 @@ impl Take {
         }
     }
 
-    fn decide(&self, store: &Store, lease: &Lease, results: &[(Vec<u8>, Vec<u8>)]) -> Result<Option<&'static str>> {
+    fn decide(&self, store: &Opened, lease: &LeaseOf, results: &[(Source, Vec<u8>)]) -> Result<Option<&'static str>> {
         let verdict = self.verdict();
         let results: Vec<ResultFragment<'_>> =
-            results.iter().map(|(source, bytes)| (&source[..], &bytes[..])).collect();
+            results.iter().map(|(source, bytes)| ResultFragment::new(source, bytes)).collect();
         match (verdict, &self.pass) {
             (Some("accepted"), _) => {
                 let stream = |text| choose::stream(store.keyspace(), text);
@@ -164,7 +167,7 @@ impl Take {
     }
 
     /// Results from their files, before anything is leased.
-    fn results(&self, store: &Store) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn results(&self, store: &Opened) -> Result<Vec<(Source, Vec<u8>)>> {
         if !self.result.is_empty() && self.accept.is_empty() && self.pass.is_none() {
             return Err(Error::invalid("--result goes with --accept or --pass"));
         }
@@ -180,7 +183,7 @@ impl Take {
     }
 }
 
-fn show(store: &Store, lease: &Lease, verdict: Option<&str>, out: &mut Output) -> Result<()> {
+fn show(store: &Opened, lease: &LeaseOf, verdict: Option<&str>, out: &mut Output) -> Result<()> {
     let schema = store.schema();
     let text = schema.text(lease.primary.as_bytes());
     let attributes = lease.attributes.text(&store.keyspace().attributes);

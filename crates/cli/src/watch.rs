@@ -1,12 +1,12 @@
 //! `forebay watch`: events of a run in their present state, one a second, in a form that people read.
 
 use crate::ledger::no_run_here;
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{choose, report, signal, units};
-use forebay_core::{Filter, Result};
+use forebay_core::{EventStore, Filter, OperatedStore, Result, SampleEvents};
 use forebay_daq::display::EventDisplay;
-use forebay_store::{Sampling, Sources, Store};
+use forebay_store::{Sampling, Sources};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ Example: three events of run 1; as JSON, ten a second, only ready for a class:
 #[command(long_about = HELP)]
 pub(crate) struct Watch {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Run number.
     run: u64,
     /// Events to show; until Ctrl-C when not given.
@@ -61,7 +61,7 @@ impl Watch {
         Ok(answer)
     }
 
-    fn watch(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn watch(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let keyspace = store.keyspace();
         let sampling = Sampling {
             filter: Filter::parse(&keyspace.attributes, &self.filter)?,
@@ -73,7 +73,7 @@ impl Watch {
             ..Sampling::default()
         };
         let mut sampler = store.sampler(&sampling)?;
-        if !store.runs().iter().any(|status| status.run == self.run) {
+        if !store.runs()?.iter().any(|status| status.run == self.run) {
             return no_run_here(self.run, out);
         }
         let stop = signal::stop_flag()?;

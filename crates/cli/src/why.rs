@@ -1,9 +1,8 @@
 //! `forebay why`: why a fragment is, or is not, in the store.
 
-use crate::open::Directory;
+use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
-use forebay_core::Result;
-use forebay_store::Store;
+use forebay_core::{EventStore, OperatedStore, Result};
 use serde_json::json;
 
 const HELP: &str = "\
@@ -22,7 +21,7 @@ Example: source 7 of event 42 of run 1; only the word:
 #[command(long_about = HELP)]
 pub(crate) struct Why {
     #[command(flatten)]
-    store: Directory,
+    store: Place,
     /// Key, such as run/event/source: 1/42/7.
     #[arg(value_name = "RUN/EVENT/SOURCE")]
     key: String,
@@ -36,7 +35,7 @@ impl Why {
         Ok(answer)
     }
 
-    fn answer(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+    fn answer(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let key = store.schema().parse_key(&self.key)?;
         let why = store.why(&key)?;
         out.line(format!("{}: {}", why.answer, why.because))?;

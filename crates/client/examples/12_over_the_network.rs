@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         println!("accepted an event of {} fragments", lease.fragments.len());
     }
     let ledger = client.ledger(1)?;
-    assert_eq!((ledger.live[4].events, ledger.imbalance()), (1, None));
+    assert_eq!((ledger.live.accepted.events, ledger.imbalance()), (1, None));
 
     client.close();
     server.stop(std::time::Duration::from_secs(1));

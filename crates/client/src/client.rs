@@ -27,7 +27,10 @@ impl Client {
     /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, a keyspace that is a ring;
     /// `Unavailable` where nobody answers within the deadline.
     pub fn connect(address: &str, options: Options) -> Result<Client> {
-        let pool = Pool::connect(address, options)?;
+        Client::of_pool(Pool::connect(address, options)?)
+    }
+
+    pub(crate) fn of_pool(pool: Pool) -> Result<Client> {
         let text = &pool.welcome.keyspace;
         let keyspace = Keyspace::from_toml(text).map_err(|error| match RingKeyspace::from_toml(text) {
             Ok(ring) => Error::invalid(format!("keyspace `{}` is a ring: connect to it with RingClient", ring.name)),

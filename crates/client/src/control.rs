@@ -5,11 +5,13 @@ use crate::pool::Pool;
 use crate::put::NO_WAIT;
 use crate::retry::unknown;
 use forebay_core::{
-    ConflictInfo, DebugInfo, Error, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary, Result, RunConfig,
-    RunStatus, RunSummary, SegmentInfo, SourceStatus, Sources, Stats, Why,
+    Bounds, Claim, ClaimRequest, ClaimedEvent, ConflictInfo, ContainerStatus, DebugInfo, Error, HoldInfo, Key, Kind,
+    Ledger, LedgerBy, LedgerRow, Marks, MovedStore, Primary, Released, Result, RunConfig, RunStatus, RunSummary,
+    SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
 };
-use forebay_wire::{Control, FrameKind};
+use forebay_wire::{Control, FrameKind, bounds_of};
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 
 /// A control as the meta of a frame.
 pub(crate) fn encode(control: &Control) -> Result<Vec<u8>> {
@@ -126,16 +128,16 @@ impl Client {
     ///
     /// # Errors
     /// As `Store::mask`, and `OutcomeUnknown`.
-    pub fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
-        self.order(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: true })
+    pub fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
+        self.order(&Control::Mask { run, source: source.clone(), from: from.copied(), set: true })
     }
 
     /// Events of this run wait for a source again.
     ///
     /// # Errors
     /// As `Store::unmask`, and `OutcomeUnknown`.
-    pub fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
-        self.order(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: false })
+    pub fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
+        self.order(&Control::Mask { run, source: source.clone(), from: from.copied(), set: false })
     }
 
     /// Holds events back; answers the hold's number.
@@ -194,9 +196,9 @@ impl Client {
     /// # Errors
     /// As `Store::outputs`, and `Unavailable`.
     pub fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
-        type Outputs = Option<Vec<(String, Option<Vec<Vec<u8>>>)>>;
+        type Outputs = Option<Vec<(String, Option<Vec<Source>>)>>;
         let outputs: Outputs = self.look(&Control::Outputs { primary: *primary })?;
-        let sources = |list: Option<Vec<Vec<u8>>>| list.map_or(Sources::All, Sources::Only);
+        let sources = |list: Option<Vec<Source>>| list.map_or(Sources::All, Sources::Only);
         Ok(outputs.map(|all| all.into_iter().map(|(name, list)| (name, sources(list))).collect()))
     }
 
@@ -216,11 +218,63 @@ impl Client {
         self.look(&Control::Segments)
     }
 
+    /// Containers of the warm level; none without one.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn containers(&self) -> Result<Vec<ContainerStatus>> {
+        self.look(&Control::Containers)
+    }
+
+    /// Fills at which inhibit and demotion start and stop.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn marks(&self) -> Result<Marks> {
+        self.look(&Control::Marks)
+    }
+
+    /// Releases accepted and debug events inside bounds, a bounded number with each call: [`Released::after`] says where to go on.
+    ///
+    /// # Errors
+    /// As `Store::release_range`, and `OutcomeUnknown`: the same call may be repeated, and does not count again what was released.
+    pub fn release_range(&self, bounds: &Bounds, stream: Option<&str>, after: Option<&Primary>) -> Result<Released> {
+        let (stream, after) = (stream.map(str::to_owned), after.copied());
+        self.look(&Control::ReleaseRange { bounds: bounds_of(bounds), stream, after })
+    }
+
     /// What the opening found missing or damaged and the operator accepted.
     ///
     /// # Errors
     /// `Unavailable` where the server does not answer in time.
     pub fn losses(&self) -> Result<Vec<String>> {
         self.look(&Control::Losses)
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl MovedStore for Client {
+    fn claim(&self, request: &ClaimRequest) -> Result<Option<Claim>> {
+        let (move_after_ms, ms) = (milliseconds(request.move_after), milliseconds(request.duration));
+        self.look(&Control::Claim { device: request.device, move_after_ms, ms })
+    }
+    fn claimed(&self, token: &Token, after: u64) -> Result<Vec<ClaimedEvent>> {
+        self.look(&Control::Claimed { token: *token, after })
+    }
+    fn extend_claim(&self, token: &Token, duration: Duration) -> Result<()> {
+        self.look(&Control::ExtendClaim { token: *token, ms: milliseconds(duration) })
+    }
+    fn prove(&self, token: &Token) -> Result<u64> {
+        self.look(&Control::Prove { token: *token })
+    }
+    fn give_back(&self, token: &Token) -> Result<()> {
+        match self.pool().control::<()>(&Control::GiveBack { token: *token }) {
+            // The try without an answer has ended it.
+            Err(error) if error.kind() == Kind::Fenced && error.earlier_try_unknown() => Ok(()),
+            answer => answer.map(|_| ()),
+        }
     }
 }

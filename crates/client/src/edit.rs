@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::put::{NO_WAIT, list_outcomes, of_try};
 use crate::retry::unknown;
 use forebay_core::{
-    Attributes, Bounds, Call, Error, Key, Kind, OpenEvent, Primary, PutOutcome, Repeat, Result, Token, crc32c,
+    Attributes, Bounds, Call, Error, Key, Kind, OpenEvent, Primary, PutOutcome, Repeat, Result, Source, Token, crc32c,
 };
 use forebay_wire::{WireOpen, WireReader, WireRemove, WireUpdate, WireWriter};
 
@@ -67,7 +67,7 @@ impl Client {
     /// # Errors
     /// As `Store::open_event`, and `OutcomeUnknown`; repeats as of [`Client::put`].
     pub fn open_event(&self, primary: &Primary, how: &OpenEvent<'_>) -> Result<PutOutcome> {
-        let sources = how.sources.map(<[Vec<u8>]>::to_vec);
+        let sources = how.sources.map(<[Source]>::to_vec);
         let event = WireOpen { primary: *primary, sources, attributes: how.attributes.cloned() };
         self.open_events(&[event])?.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }

@@ -13,6 +13,7 @@ mod address;
 mod asynchronous;
 mod buffer;
 mod client;
+mod connected;
 mod connection;
 mod control;
 mod edit;
@@ -25,6 +26,7 @@ mod pool;
 mod put;
 mod retry;
 mod ring;
+mod ring_api;
 mod select;
 mod socket;
 mod tls;
@@ -32,6 +34,7 @@ mod tls;
 pub use address::{Address, PORT};
 pub use asynchronous::AsyncClient;
 pub use client::Client;
+pub use connected::Connected;
 pub use forebay_core as core;
 pub use forebay_wire::WireJudgement;
 pub use fragment::{Event, Fragment, Sample};
@@ -40,6 +43,15 @@ pub use objects::{Producer, Sampler, Watch};
 pub use options::{Options, Tls};
 pub use put::Reservation;
 pub use ring::{RingClient, RingFragment, RingFrame, RingPin, SourceWindow, Window};
-pub use select::{Held, Lease, PlainLease, Verdict};
+pub use select::{Kept, Lease, PlainLease, Verdict};
 
-forebay_core::implement_event_store!(Client, Fragment, Held, Producer, Range, |client| client.runs(), client.stats());
+forebay_core::implement_event_store!(
+    Client,
+    Fragment,
+    forebay_core::Held<Kept>,
+    Producer,
+    Range,
+    |client| client.runs(),
+    client.stats()
+);
+forebay_core::implement_operated_store!(Client, Watch, Sampler, |answer| answer);

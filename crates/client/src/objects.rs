@@ -6,10 +6,10 @@
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::control::{decode, encode};
-use crate::fragment::{Cutter, Sample, bytes_of};
+use crate::fragment::{Cutter, Fragment, Sample, bytes_of};
 use crate::put::NO_WAIT;
 use crate::retry::Failure;
-use forebay_core::{Call, Condition, Error, Result, RunState, RunStatus, Sampling, Sources};
+use forebay_core::{Call, Condition, Error, FollowRun, Result, RunState, RunStatus, SampleEvents, Sampling, Sources};
 use forebay_wire::{Control, FrameKind, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -171,6 +171,20 @@ impl Watch {
         let runs = self.object.client.runs().unwrap_or_default();
         let now = runs.into_iter().find(|status| status.run == *run).map(|status| status.state);
         now.or(self.last).unwrap_or(RunState::Closed)
+    }
+}
+
+impl FollowRun for Watch {
+    fn next(&mut self, wait: Duration) -> Result<Option<RunStatus>> {
+        Ok(self.next(wait))
+    }
+}
+
+impl SampleEvents for Sampler {
+    type Fragment = Fragment;
+
+    fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
+        self.next(wait)
     }
 }
 

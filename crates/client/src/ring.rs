@@ -8,8 +8,9 @@ use crate::pool::Pool;
 use crate::put::{NO_WAIT, Outcome, Puts, Tries, send_many, too_few, wire_put};
 use crate::retry::Failure;
 use forebay_core::{
-    AttributeSchema, Call, Coverage, Error, GapCause, Keyspace, Ledger, PutOptions, Result, RingKeyspace, RingOutcome,
-    RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch, crc32c,
+    AttributeSchema, Call, Coverage, Error, GapCause, Keyspace, Ledger, PutOptions, Result, RingChunkInfo,
+    RingKeyspace, RingOutcome, RingPinStatus, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId,
+    Stretch, crc32c,
 };
 use forebay_wire::{Control, WirePut, WireRingFragment, WireWindow, WireWindowPart};
 use parking_lot::Mutex;
@@ -71,7 +72,10 @@ impl RingClient {
     /// # Errors
     /// As there; `Invalid` also for a keyspace that has events.
     pub fn connect(address: &str, options: Options) -> Result<RingClient> {
-        let pool = Pool::connect(address, options)?;
+        RingClient::of_pool(Pool::connect(address, options)?)
+    }
+
+    pub(crate) fn of_pool(pool: Pool) -> Result<RingClient> {
         let text = &pool.welcome.keyspace;
         let keyspace = RingKeyspace::from_toml(text).map_err(|error| match Keyspace::from_toml(text) {
             Ok(events) => Error::invalid(format!("keyspace `{}` has events: connect to it with Client", events.name)),
@@ -167,10 +171,23 @@ impl RingClient {
             let is_all = !found.iter().flat_map(|source| &source.coverage).any(not_yet);
             // A server waits no longer than it is configured to, and not at all while it stops.
             if is_all || until.saturating_duration_since(Instant::now()) < AGAIN {
-                return Ok(Window { begin, end, sources: found });
+                return self.with_first(Window { begin, end, sources: found });
             }
             std::thread::sleep(AGAIN);
         }
+    }
+
+    /// Says of sources that lack something where they began: what lies before that was never there.
+    fn with_first(&self, mut window: Window) -> Result<Window> {
+        let lacks = |source: &SourceWindow| source.coverage.iter().any(|stretch| stretch.state == Coverage::Gone);
+        if window.sources.iter().any(lacks) {
+            let statuses = self.sources()?;
+            for source in window.sources.iter_mut().filter(|source| lacks(source)) {
+                source.first =
+                    statuses.iter().find(|status| status.source == source.source).and_then(|status| status.first);
+            }
+        }
+        Ok(window)
     }
 
     fn receive(&self, connection: &mut Connection, meta: &[u8]) -> std::result::Result<Vec<SourceWindow>, Failure> {
@@ -188,7 +205,12 @@ impl RingClient {
             let mut from = 0;
             for part in answer.said {
                 if sources.last().is_none_or(|last| last.source != part.source) {
-                    sources.push(SourceWindow { source: part.source, coverage: Vec::new(), fragments: Vec::new() });
+                    sources.push(SourceWindow {
+                        source: part.source,
+                        coverage: Vec::new(),
+                        first: None,
+                        fragments: Vec::new(),
+                    });
                 }
                 let Some(source) = sources.last_mut() else { continue };
                 for stretch in part.coverage {
@@ -224,10 +246,7 @@ impl RingClient {
     /// # Errors
     /// As `Ring::pin`, and `Unavailable`.
     pub fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPin> {
-        let sources = match sources {
-            RingSources::All => None,
-            RingSources::Only(list) => Some(list.clone()),
-        };
+        let sources = named(sources);
         // The server drops a pin with its connection, so a dead client keeps nothing of the ring.
         let mut connection = self.inner.pool.own_connection()?;
         connection.begin(self.inner.pool.deadline(NO_WAIT));
@@ -241,6 +260,25 @@ impl RingClient {
         })
     }
 
+    /// Keeps `[begin, end)` from being evicted for `duration`, whatever becomes of this client, or until
+    /// [`RingClient::unpin`].
+    ///
+    /// # Errors
+    /// As [`RingClient::pin`], and `OutcomeUnknown` where the answer was lost.
+    pub fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPinStatus> {
+        self.look(&Control::KeepPin { begin, end, sources: named(sources), ms: millis(duration) })
+    }
+
+    /// Ends a pin that no connection holds; answers whether there was one.
+    ///
+    /// # Errors
+    /// `Conflict` for a pin that somebody holds; `Unavailable`.
+    pub fn unpin(&self, id: u64) -> Result<bool> {
+        let (was_there, is_repeat) = self.inner.pool.control(&Control::Unpin { id })?;
+        // An earlier try that got no answer may have been the one that ended it.
+        Ok(was_there || is_repeat)
+    }
+
     fn look<T: serde::de::DeserializeOwned>(&self, what: &Control) -> Result<T> {
         Ok(self.inner.pool.control(what)?.0)
     }
@@ -251,6 +289,22 @@ impl RingClient {
     /// `Unavailable` where the server does not answer in time.
     pub fn sources(&self) -> Result<Vec<RingSourceStatus>> {
         self.look(&Control::RingSources)
+    }
+
+    /// Every chunk, by source and in the order of arrival.
+    ///
+    /// # Errors
+    /// As [`RingClient::sources`].
+    pub fn chunks(&self) -> Result<Vec<RingChunkInfo>> {
+        self.look(&Control::RingChunks)
+    }
+
+    /// The tick that the ring expects to arrive now; `None` before the first put since its opening.
+    ///
+    /// # Errors
+    /// As [`RingClient::sources`].
+    pub fn now(&self) -> Result<Option<u64>> {
+        self.look(&Control::RingNow)
     }
 
     /// The account of one run, as `Ring::ledger_of`; that of all runs is in [`RingClient::stats`].
@@ -284,6 +338,14 @@ impl fmt::Debug for RingClient {
     }
 }
 
+/// Sources as a control names them.
+fn named(sources: &RingSources) -> Option<Vec<SourceId>> {
+    match sources {
+        RingSources::All => None,
+        RingSources::Only(list) => Some(list.clone()),
+    }
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -306,6 +368,8 @@ pub struct SourceWindow {
     pub source: SourceId,
     /// What is known of the window, in order and without anything in between.
     pub coverage: Vec<Stretch>,
+    /// The first tick that the source ever had, where nothing of it was evicted and something is gone from the window.
+    pub first: Option<u64>,
     fragments: Vec<RingFragment>,
 }
 
@@ -359,6 +423,11 @@ impl RingFragment {
     /// The producer's status bits.
     pub fn status(&self) -> u32 {
         self.about.status
+    }
+
+    /// CRC-32C of the bytes, as the ring has it.
+    pub fn checksum(&self) -> u32 {
+        self.about.checksum
     }
 
     /// The bytes.

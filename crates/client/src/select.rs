@@ -7,35 +7,37 @@ use crate::put::NO_WAIT;
 use crate::retry::Failure;
 use crate::retry::unknown;
 use forebay_core::{
-    Accept, Call, Error, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, crc32c,
+    Accept, Call, Error, GetAny, Held, HeldTogether, Keyspace, Kind, Primary, Result, ResultFragment, Source, Sources,
+    Token, crc32c,
 };
 use forebay_wire::{WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter};
 use std::time::Duration;
 
 /// An event under lease. While it is held the client extends it; dropped without a verdict it is left to its time-out, which
-/// counts as a worker's failure.
-pub type Lease = forebay_core::Lease<Fragment, Held>;
+/// counts as a worker's failure. While its thread unwinds, or with the rest of a batch after an error, it is given back.
+pub type Lease = forebay_core::Lease<Fragment, Held<Kept>>;
 
-/// An event under lease without a heartbeat, as async programs get it.
+/// An event under lease without a heartbeat, as async programs get it. Dropped without a verdict it is always left to its
+/// time-out: a drop cannot wait for the server there.
 pub type PlainLease = forebay_core::Lease<Fragment, ()>;
 
 /// A lease that a client keeps alive, until this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct Kept {
     client: Client,
     token: Token,
 }
 
-impl Held {
-    fn new(client: &Client, primary: Primary, token: Token, time: Duration) -> Held {
+impl Kept {
+    fn new(client: &Client, primary: Primary, token: Token, time: Duration) -> Kept {
         if let Some(heartbeat) = client.heartbeat() {
             heartbeat.hold(primary, token, time);
         }
-        Held { client: client.clone(), token }
+        Kept { client: client.clone(), token }
     }
 }
 
-impl Drop for Held {
+impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(heartbeat) = self.client.heartbeat() {
             heartbeat.let_go(&self.token);
@@ -43,7 +45,7 @@ impl Drop for Held {
     }
 }
 
-forebay_core::implement_lease_holder!(Held, Fragment, |held| held.client);
+forebay_core::implement_lease_holder!(Kept, Fragment, |held| held.client);
 
 /// A lease with its fragments.
 pub(crate) fn cut_lease<H>(
@@ -75,8 +77,8 @@ pub struct Verdict {
     pub token: Token,
     /// The decision.
     pub judgement: WireJudgement,
-    /// Fragments that the worker adds: packed source and bytes.
-    pub results: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Fragments that the worker adds, with their sources.
+    pub results: Vec<(Source, Vec<u8>)>,
 }
 
 impl Verdict {
@@ -126,8 +128,10 @@ impl Client {
         // Without a wish the server's default applies, and the heartbeat must know it.
         let time = time.unwrap_or(Duration::from_millis(u64::from(self.pool().welcome.lease_ms)));
         let mut cutter = Cutter::new(answer.payload);
+        let together = HeldTogether::default();
         let hold = |lease: WireLease| {
-            let held = Held::new(self, lease.event.primary, lease.token, time);
+            let (primary, token) = (lease.event.primary, lease.token);
+            let held = together.hold(Kept::new(self, primary, token, time), primary, token);
             cut_lease(held, lease, &mut cutter)
         };
         answer.said.into_iter().map(hold).collect()
@@ -221,7 +225,7 @@ impl Client {
         judgement: WireJudgement,
         results: &[ResultFragment<'_>],
     ) -> Result<()> {
-        let results = results.iter().map(|(source, bytes)| (source.to_vec(), bytes.to_vec())).collect();
+        let results = results.iter().map(|result| (result.source.clone(), result.bytes.to_vec())).collect();
         let verdict = Verdict { primary: *primary, token: *token, judgement, results };
         self.decide(&[verdict])?.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }
@@ -277,7 +281,7 @@ pub(crate) fn of_repeats(outcomes: Vec<Result<()>>, is_repeat: bool) -> Vec<Resu
 
 /// The meta of verdicts, and the bytes of their results.
 pub(crate) fn encode_verdicts(verdicts: &[Verdict]) -> Result<(Vec<u8>, Vec<&[u8]>)> {
-    let about = |(source, bytes): &(Vec<u8>, Vec<u8>)| (source.clone(), bytes.len() as u32, crc32c(bytes));
+    let about = |(source, bytes): &(Source, Vec<u8>)| (source.clone(), bytes.len() as u32, crc32c(bytes));
     let wire: Vec<WireVerdict> = verdicts
         .iter()
         .map(|verdict| WireVerdict {

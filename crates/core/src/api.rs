@@ -3,7 +3,7 @@
 //! *Not here*: what experts and monitors do, and what only the process of the store can have (`serve.rs`).
 
 use crate::{
-    Bounds, Event, GetAny, Key, Keyspace, Lease, LeaseHolder, Ledger, Level, OpenEvent, Primary, PutOptions,
+    Bounds, Event, GetAny, Key, KeySchema, Keyspace, Lease, LeaseHolder, Ledger, Level, OpenEvent, Primary, PutOptions,
     PutOutcome, Result, RunConfig, RunStatus, RunSummary, Sources, Stats, Token,
 };
 use std::ops::Deref;
@@ -57,6 +57,10 @@ pub trait EventStore: Clone + Send + Sync + 'static {
 
     /// The keyspace.
     fn keyspace(&self) -> &Keyspace;
+    /// The keyspace's key schema.
+    fn schema(&self) -> &KeySchema {
+        &self.keyspace().schema
+    }
 
     /// Puts a fragment.
     fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome>;

@@ -21,17 +21,19 @@ pub enum Right {
     Write,
     /// Lease events and decide about them; pin stretches of a ring.
     Select,
-    /// Runs, masks, holds, updates, removals, the debug stream, releases.
+    /// Runs, masks, holds, updates, removals, the debug stream; and what `Archive` allows.
     Admin,
+    /// Claim what is to be archived, and release what the archive has: a mover's right.
+    Archive,
 }
 
 impl Right {
     /// All of them.
-    pub const ALL: [Right; 4] = [Right::Read, Right::Write, Right::Select, Right::Admin];
+    pub const ALL: [Right; 5] = [Right::Read, Right::Write, Right::Select, Right::Admin, Right::Archive];
 
     /// Name in lower case, as configurations write it.
     pub fn name(self) -> &'static str {
-        ["read", "write", "select", "admin"][self as usize]
+        ["read", "write", "select", "admin", "archive"][self as usize]
     }
 }
 
@@ -98,11 +100,16 @@ calls! {
     /// What lease holders decided.
     Verdict, "verdict", Select, Safe, Some(36);
     /// The archive has an event.
-    Release, "release", Admin, Safe, Some(37);
+    Release, "release", Archive, Safe, Some(37);
+    /// A mover claims what it archives, is told what that is, keeps it or gives it back. A claim whose answer is lost ends by
+    /// time.
+    Archive, "archive", Archive, Looks, None;
     /// An event of the debug stream is given out again.
     Replay, "replay", Admin, Safe, Some(38);
     /// A stretch of a ring is kept. The pin belongs to its connection.
     Pin, "pin", Select, Never, None;
+    /// A pin that nobody holds ends. A repetition answers that there was none.
+    Unpin, "unpin", Select, Safe, None;
     /// A run is opened, paused, resumed, stopped or closed.
     Run, "run", Admin, Safe, None;
     /// A source is masked or unmasked.

@@ -6,7 +6,7 @@
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A monotonic clock. The token decides, never the clock: clocks only end waits and expire leases.
 pub trait Clock: Send + Sync {
@@ -16,6 +16,11 @@ pub trait Clock: Send + Sync {
     /// What waits end by: the machine's time, also where a test moves the ages of things by hand.
     fn timer(&self) -> &dyn Timer {
         &MachineTimer
+    }
+
+    /// Milliseconds since 1970 by the machine's calendar: for what goes on over restarts, such as custody. May jump.
+    fn wall_ms(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_millis().max(1) as u64)
     }
 }
 

@@ -4,9 +4,11 @@
 //! one comparison.
 
 use crate::{
-    Accept, Bounds, CountedProducer, Event, EventStore, GetAny, Key, Keyspace, Lease, LeaseHolder, Ledger, Level,
-    OpenEvent, Primary, PutOptions, PutOutcome, ReadFragment, Result, ResultFragment, RunConfig, RunStatus, RunSummary,
-    Sources, Stats, Token,
+    Accept, Attributes, Bounds, Claim, ClaimRequest, ClaimedEvent, ConflictInfo, ContainerStatus, CountedProducer,
+    DebugInfo, Event, EventInfo, EventStore, FollowRun, GetAny, HoldInfo, Key, Keyspace, Lease, LeaseHolder, Ledger,
+    LedgerBy, LedgerRow, Level, Marks, MovedStore, OpenEvent, OperatedStore, Primary, PutOptions, PutOutcome,
+    ReadFragment, Released, Result, ResultFragment, RunConfig, RunStatus, RunSummary, Sample, SampleEvents, Sampling,
+    SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
 };
 use std::ops::Deref;
 use std::time::Duration;
@@ -22,7 +24,7 @@ pub enum Either<H, T> {
 
 use Either::{Here, There};
 
-/// Does the same with whichever it is.
+/// Does the same with either one.
 macro_rules! with {
     ($self:ident, $one:ident => $what:expr) => {
         match $self {
@@ -227,6 +229,136 @@ impl<H: EventStore, T: EventStore> EventStore for Either<H, T> {
         Ok(match self {
             Here(one) => Here(one.producer(run, name)?),
             There(one) => There(one.producer(run, name)?),
+        })
+    }
+}
+
+impl<H: FollowRun, T: FollowRun> FollowRun for Either<H, T> {
+    fn next(&mut self, wait: Duration) -> Result<Option<RunStatus>> {
+        with!(self, one => one.next(wait))
+    }
+}
+
+fn sample<F, G>(sample: Sample<F>, wrap: fn(F) -> G) -> Sample<G> {
+    Sample {
+        primary: sample.primary,
+        state: sample.state,
+        stage: sample.stage,
+        attributes: sample.attributes,
+        fragments: sample.fragments.into_iter().map(wrap).collect(),
+        sources: sample.sources,
+        left_out: sample.left_out,
+        event_fragments: sample.event_fragments,
+        event_bytes: sample.event_bytes,
+    }
+}
+
+impl<H: SampleEvents, T: SampleEvents> SampleEvents for Either<H, T> {
+    type Fragment = Either<H::Fragment, T::Fragment>;
+
+    fn next(&mut self, wait: Duration) -> Result<Option<Sample<Self::Fragment>>> {
+        Ok(match self {
+            Here(one) => one.next(wait)?.map(|found| sample(found, Here)),
+            There(one) => one.next(wait)?.map(|found| sample(found, There)),
+        })
+    }
+}
+
+impl<H: MovedStore, T: MovedStore> MovedStore for Either<H, T> {
+    fn claim(&self, request: &ClaimRequest) -> Result<Option<Claim>> {
+        with!(self, one => one.claim(request))
+    }
+    fn claimed(&self, token: &Token, after: u64) -> Result<Vec<ClaimedEvent>> {
+        with!(self, one => one.claimed(token, after))
+    }
+    fn extend_claim(&self, token: &Token, duration: Duration) -> Result<()> {
+        with!(self, one => one.extend_claim(token, duration))
+    }
+    fn prove(&self, token: &Token) -> Result<u64> {
+        with!(self, one => one.prove(token))
+    }
+    fn give_back(&self, token: &Token) -> Result<()> {
+        with!(self, one => one.give_back(token))
+    }
+}
+
+impl<H: OperatedStore, T: OperatedStore> OperatedStore for Either<H, T> {
+    type Watch = Either<H::Watch, T::Watch>;
+    type Sampler = Either<H::Sampler, T::Sampler>;
+
+    fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
+        with!(self, one => one.events(bounds))
+    }
+    fn update_attributes(&self, primary: &Primary, attributes: &Attributes, token: Option<&Token>) -> Result<()> {
+        with!(self, one => one.update_attributes(primary, attributes, token))
+    }
+    fn release_range(&self, bounds: &Bounds, stream: Option<&str>, after: Option<&Primary>) -> Result<Released> {
+        with!(self, one => one.release_range(bounds, stream, after))
+    }
+    fn replay(&self, primary: &Primary) -> Result<bool> {
+        with!(self, one => one.replay(primary))
+    }
+    fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
+        with!(self, one => one.outputs(primary))
+    }
+    fn why(&self, key: &Key) -> Result<Why> {
+        with!(self, one => one.why(key))
+    }
+    fn run_pause(&self, run: u64) -> Result<()> {
+        with!(self, one => one.run_pause(run))
+    }
+    fn run_resume(&self, run: u64) -> Result<()> {
+        with!(self, one => one.run_resume(run))
+    }
+    fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
+        with!(self, one => one.ledger_by(run, by))
+    }
+    fn sources(&self, run: u64) -> Result<Vec<SourceStatus>> {
+        with!(self, one => one.sources(run))
+    }
+    fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
+        with!(self, one => one.mask(run, source, from))
+    }
+    fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
+        with!(self, one => one.unmask(run, source, from))
+    }
+    fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
+        with!(self, one => one.hold(run, conditions))
+    }
+    fn release_hold(&self, id: u32) -> Result<bool> {
+        with!(self, one => one.release_hold(id))
+    }
+    fn holds(&self) -> Result<Vec<HoldInfo>> {
+        with!(self, one => one.holds())
+    }
+    fn debug_events(&self) -> Result<Vec<DebugInfo>> {
+        with!(self, one => one.debug_events())
+    }
+    fn conflicts(&self) -> Result<Vec<ConflictInfo>> {
+        with!(self, one => one.conflicts())
+    }
+    fn losses(&self) -> Result<Vec<String>> {
+        with!(self, one => one.losses())
+    }
+    fn segments(&self) -> Result<Vec<SegmentInfo>> {
+        with!(self, one => one.segments())
+    }
+    fn containers(&self) -> Result<Vec<ContainerStatus>> {
+        with!(self, one => one.containers())
+    }
+    fn marks(&self) -> Result<Marks> {
+        with!(self, one => one.marks())
+    }
+    fn watch(&self, run: u64) -> Result<Self::Watch> {
+        Ok(match self {
+            Here(one) => Here(one.watch(run)?),
+            There(one) => There(one.watch(run)?),
+        })
+    }
+    fn sampler(&self, sampling: &Sampling) -> Result<Self::Sampler> {
+        Ok(match self {
+            Here(one) => Here(one.sampler(sampling)?),
+            There(one) => There(one.sampler(sampling)?),
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Absence is `Option`, never an error. The table of kinds below also makes the numbers on the wire and the exit
 //! codes; later the C enum, the C++ exceptions and the Python classes.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The kind of an error: the caller's next move. A kind exists if and only if a caller could react to it.
@@ -12,7 +13,7 @@ pub enum Kind {
     Invalid,
     /// Decide: something else is already there.
     Conflict,
-    /// Slow down: no space of the class that the call needs; the message says what fills it.
+    /// Slow down: no space of the class that the call needs; [`Error::shortage`] says where, why and who can change it.
     Full,
     /// Retry later: the resource exists but is busy or away.
     Unavailable,
@@ -90,6 +91,19 @@ impl Kind {
     }
 }
 
+/// What is full where an error is [`Kind::Full`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortage {
+    /// Where there is no space: `hot level`, `warm level`, `device` and its name, `debug stream`; or what has reached its
+    /// limit, such as `leases`.
+    pub level: String,
+    /// The role that can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`, a device,
+    /// or the holder of guards or pins by name.
+    pub owner: String,
+    /// What fills it, in words and figures.
+    pub cause: String,
+}
+
 /// An error with its kind, a message that names the values that matter, and what caused it.
 #[derive(Debug)]
 pub struct Error {
@@ -97,6 +111,7 @@ pub struct Error {
     message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
     earlier_try_unknown: bool,
+    shortage: Option<Box<Shortage>>,
 }
 
 /// What the message of an error says besides where an earlier try has no answer.
@@ -119,13 +134,36 @@ impl Error {
     /// An error of the given kind.
     #[cold]
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None, earlier_try_unknown: false }
+        Error { kind, message: message.into(), source: None, earlier_try_unknown: false, shortage: None }
     }
 
     constructors!(
         invalid => Invalid, conflict => Conflict, full => Full, unavailable => Unavailable, fenced => Fenced,
         unknown => OutcomeUnknown, corrupt => Corrupt, closed => Closed, internal => Internal
     );
+
+    /// An error of kind [`Kind::Full`] whose message is the cause.
+    #[cold]
+    pub fn full_of(level: impl Into<String>, owner: impl Into<String>, cause: impl Into<String>) -> Error {
+        let shortage = Shortage { level: level.into(), owner: owner.into(), cause: cause.into() };
+        Error::full(shortage.cause.clone()).with_shortage(shortage)
+    }
+
+    /// The same error with what is full. Other kinds than `Full` stay as they are.
+    #[must_use]
+    #[cold]
+    pub fn with_shortage(mut self, shortage: Shortage) -> Error {
+        if self.kind == Kind::Full {
+            self.shortage = Some(Box::new(shortage));
+        }
+        self
+    }
+
+    /// What is full, and who can change that; `None` for other kinds than `Full`, and where numbers or formats end and nobody
+    /// can change it.
+    pub fn shortage(&self) -> Option<&Shortage> {
+        self.shortage.as_deref()
+    }
 
     /// The same error with the cause attached.
     #[must_use]
@@ -205,6 +243,16 @@ mod tests {
         assert_eq!(error.to_string(), format!("Closed: run 1 is closed ({EARLIER_TRY})"));
         let unknown = Error::unknown("no answer").of_repeat();
         assert_eq!((unknown.message(), unknown.earlier_try_unknown()), ("no answer", true));
+    }
+
+    #[test]
+    fn only_what_is_full_has_a_shortage() {
+        let full = Error::full_of("hot level", "selection", "hot fill 92 %: 71 % ready");
+        assert_eq!(full.message(), "hot fill 92 %: 71 % ready");
+        let shortage = full.shortage().unwrap().clone();
+        assert_eq!((&shortage.level[..], &shortage.owner[..]), ("hot level", "selection"));
+        assert_eq!(full.of_repeat().shortage(), Some(&shortage));
+        assert_eq!(Error::closed("over").with_shortage(shortage).shortage(), None);
     }
 
     #[test]

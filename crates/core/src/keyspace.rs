@@ -1,9 +1,10 @@
 //! A keyspace: a key schema plus the policies that its events live by; read from TOML or built in code.
 
-use crate::limits::{CLASS_RULES_MAX, DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX};
+use crate::limits::{CLASS_RULES_MAX, DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX, NAME_BYTES_MAX};
+use crate::near::nearest;
 use crate::policy::{Delivery, DeliveryFile, GroupFile, SourceGroup};
 use crate::source::{parse_sources, source_texts};
-use crate::{AttributeKind, AttributeSchema, Error, KeySchema, Result};
+use crate::{AttributeKind, AttributeSchema, Error, KeySchema, Result, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completeness {
     /// Every one of these sources has arrived (packed sub-keys after the primary key, sorted).
-    Sources(Vec<Vec<u8>>),
+    Sources(Vec<Source>),
     /// This many different fragments have arrived.
     Count(u32),
     /// Somebody sealed the event.
@@ -29,7 +30,7 @@ impl Completeness {
         let mut packed = Vec::with_capacity(sources.len());
         for source in sources {
             let key = schema.key(&[&lead[..], source].concat())?;
-            packed.push(schema.rest_of(&key).to_vec());
+            packed.push(schema.source_of(&key));
         }
         packed.sort_unstable();
         if packed.is_empty() || packed.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -90,6 +91,8 @@ pub struct Keyspace {
     pub fragment_bytes_max: usize,
     /// The steps of the selection, in order: at least one.
     pub stages: Vec<String>,
+    /// The streams into which events may be accepted, and no others. Empty: a stream is made by its first use.
+    pub streams: Vec<String>,
     /// Sources by name, for reading and for levels.
     pub groups: Vec<SourceGroup>,
     /// Order in which ready events are given out.
@@ -115,6 +118,7 @@ impl Keyspace {
             deliveries_max: 3,
             fragment_bytes_max: 64 << 20,
             stages: vec![STAGE_DEFAULT.to_owned()],
+            streams: Vec::new(),
             groups: Vec::new(),
             delivery: Delivery::default(),
             ledger_by: None,
@@ -143,6 +147,24 @@ impl Keyspace {
             .ok_or_else(|| Error::invalid(format!("no stage `{name}`; this keyspace has: {}", self.stages.join(", "))))
     }
 
+    /// Checks that events may be accepted into a stream of this name.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that is empty or too long, and for one that is not among the declared streams, with the one that
+    /// was probably meant.
+    pub fn check_stream(&self, name: &str) -> Result<()> {
+        if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
+            return Err(Error::invalid(format!("stream name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
+        }
+        let declared: Vec<&str> = self.streams.iter().map(String::as_str).collect();
+        if declared.is_empty() || declared.contains(&name) {
+            return Ok(());
+        }
+        let meant = nearest(name, &declared).map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+        let declared = declared.join(", ");
+        Err(Error::invalid(format!("no stream `{name}`{meant}; this keyspace declares: {declared}")))
+    }
+
     /// Checks a run's configuration against limits and this keyspace.
     ///
     /// # Errors
@@ -169,7 +191,7 @@ impl Keyspace {
     /// A source list must read back from its text as it is: runs are journaled so.
     fn check_sources(&self, completeness: &Completeness) -> Result<()> {
         let Completeness::Sources(sources) = completeness else { return Ok(()) };
-        let reads_back = |source: &Vec<u8>| {
+        let reads_back = |source: &Source| {
             self.schema.parse_source(&self.schema.source_text(source)).is_ok_and(|read| read == *source)
         };
         if let Some(wrong) = sources.iter().find(|source| !reads_back(source)) {
@@ -206,7 +228,7 @@ impl Keyspace {
         self.check_run(&self.run)?;
         crate::policy::check(self)?;
         if !(1..=DELIVERIES_MAX).contains(&self.deliveries_max) {
-            return Err(Error::invalid(format!("deliveries_max: 1 to {DELIVERIES_MAX}, not {}", self.deliveries_max)));
+            return Err(deliveries_out_of_range(self.deliveries_max.into()));
         }
         if self.fragment_bytes_max == 0 || self.fragment_bytes_max > u32::MAX as usize {
             return Err(Error::invalid(format!(
@@ -217,6 +239,10 @@ impl Keyspace {
         }
         Ok(())
     }
+}
+
+fn deliveries_out_of_range(value: u64) -> Error {
+    Error::invalid(format!("deliveries_max: 1 to {DELIVERIES_MAX}, not {value}"))
 }
 
 fn check_run(run: &RunConfig) -> Result<()> {
@@ -299,12 +325,15 @@ struct File {
     classes: Vec<String>,
     #[serde(default = "yes")]
     auto_open_runs: bool,
+    /// Wider than the policy: what does not fit is refused with the range.
     #[serde(default = "three")]
-    deliveries_max: u8,
+    deliveries_max: u64,
     #[serde(default = "fragment_bytes_max")]
     fragment_bytes_max: usize,
     #[serde(default = "one_stage")]
     stages: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    streams: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ledger_by: Option<String>,
     #[serde(default)]
@@ -346,7 +375,7 @@ fn yes() -> bool {
     true
 }
 
-fn three() -> u8 {
+fn three() -> u64 {
     3
 }
 
@@ -418,9 +447,10 @@ impl File {
             attributes: keyspace.attributes.describe(),
             classes: keyspace.attributes.classes.clone(),
             auto_open_runs: keyspace.auto_open_runs,
-            deliveries_max: keyspace.deliveries_max,
+            deliveries_max: keyspace.deliveries_max.into(),
             fragment_bytes_max: keyspace.fragment_bytes_max,
             stages: keyspace.stages.clone(),
+            streams: keyspace.streams.clone(),
             ledger_by: keyspace.ledger_by.clone(),
             announced: keyspace.announced,
             delivery: DeliveryFile::of(&keyspace.delivery),
@@ -436,13 +466,15 @@ impl File {
             attributes: AttributeSchema::parse(&self.attributes, &self.classes)?,
             name: self.name,
             stages: self.stages,
+            streams: self.streams,
             ledger_by: self.ledger_by,
             announced: self.announced,
             delivery: self.delivery.build()?,
             groups: self.groups.iter().map(|group| group.build(&schema)).collect::<Result<_>>()?,
             schema,
             auto_open_runs: self.auto_open_runs,
-            deliveries_max: self.deliveries_max,
+            deliveries_max: u8::try_from(self.deliveries_max)
+                .map_err(|_| deliveries_out_of_range(self.deliveries_max))?,
             fragment_bytes_max: self.fragment_bytes_max,
         };
         keyspace.check()?;
@@ -453,6 +485,7 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::STREAMS_MAX;
 
     const DUNE: &str = r#"
         name = "trigger-records"
@@ -461,6 +494,7 @@ mod tests {
         attributes = ["trigger_type:u32", "class"]
         classes = ["physics", "calib-tile"]
         stages = ["fast", "final"]
+        streams = ["physics", "express", "calibration"]
         ledger_by = "trigger_type"
         [delivery]
         order = "highest:trigger_type"
@@ -485,9 +519,30 @@ mod tests {
         assert_eq!(keyspace.group("charge").unwrap().sources.len(), 11);
         assert_eq!((keyspace.stage("final").unwrap(), keyspace.run.auto_mask), (1, Some(20)));
         assert_eq!(keyspace.run.classes, [("calib-tile".to_owned(), Completeness::Count(2))]);
+        assert_eq!(keyspace.streams, ["physics", "express", "calibration"]);
         assert_eq!(Keyspace::from_toml(&keyspace.to_toml().unwrap()).unwrap(), keyspace);
         let run = keyspace.run.to_toml(&keyspace.schema).unwrap();
         assert_eq!(RunConfig::from_toml(&run, &keyspace.schema).unwrap(), keyspace.run);
+    }
+
+    #[test]
+    fn streams_are_those_that_are_declared_or_any() {
+        let mut keyspace = Keyspace::from_toml(DUNE).unwrap();
+        keyspace.check_stream("physics").unwrap();
+        let refused = |keyspace: &Keyspace, name: &str| keyspace.check_stream(name).unwrap_err().to_string();
+        let typo = refused(&keyspace, "phyiscs");
+        assert!(typo.contains("did you mean `physics`?"), "{typo}");
+        assert!(typo.contains("physics, express, calibration"), "{typo}");
+        assert!(!refused(&keyspace, "something else").contains("did you mean"));
+        keyspace.streams = (0..=STREAMS_MAX).map(|number| number.to_string()).collect();
+        assert!(keyspace.check().unwrap_err().to_string().contains("255 streams"));
+        keyspace.streams.pop();
+        keyspace.check().unwrap();
+        keyspace.streams.clear();
+        keyspace.check_stream("phyiscs").unwrap();
+        assert!(refused(&keyspace, "").contains("1 to 64 bytes"));
+        // A keyspace that declares none has the text that it had before there were declared streams.
+        assert!(!keyspace.to_toml().unwrap().contains("streams"));
     }
 
     #[test]
@@ -502,11 +557,16 @@ mod tests {
             ("sequence:u16", "sequence", "name:uBITS"),
             ("classes.calib-tile", "classes.calib-muon", "calib-muon"),
             ("stages = [\"fast\", \"final\"]", "stages = []", "stage"),
+            ("\"express\"", "\"physics\"", "stream `physics` appears twice"),
+            ("\"express\"", "\"\"", "stream name"),
             ("highest:trigger_type", "highest:lumi", "lumi"),
             ("highest:trigger_type", "newest", "order"),
             ("\"warm\"", "\"cold\"", "level"),
             ("ledger_by = \"trigger_type\"", "ledger_by = \"lumi\"", "lumi"),
             ("auto_mask_after = 20", "auto_mask_after = 0", "auto_mask_after"),
+            ("ledger_by =", "deliveries_max = 0\nledger_by =", "deliveries_max: 1 to 15, not 0"),
+            ("ledger_by =", "deliveries_max = 16\nledger_by =", "deliveries_max: 1 to 15, not 16"),
+            ("ledger_by =", "deliveries_max = 300\nledger_by =", "deliveries_max: 1 to 15, not 300"),
             ("\"1/0..9\"", "\"1/9..0\"", "1/9..0"),
         ] {
             let error = Keyspace::from_toml(&DUNE.replace(from, to)).unwrap_err();

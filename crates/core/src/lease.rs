@@ -1,6 +1,8 @@
 //! An event under lease: what a worker has of it, and what it can do with it, wherever the store is.
 
-use crate::{Accept, Attributes, Key, Primary, Result, ResultFragment, SourceStates, Sources, Token};
+use crate::{Accept, Attributes, Key, Kind, Primary, Result, ResultFragment, SourceStates, Sources, Token};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The object that executes the calls of a lease: a store, or a client that also keeps the lease alive.
@@ -53,7 +55,116 @@ pub trait LeaseHolder {
     fn requeue(&self, primary: &Primary, token: &Token) -> Result<()>;
 }
 
-/// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure.
+/// The leases of one call, together: what happens to one tells how the others end.
+#[derive(Debug, Default)]
+struct Batch {
+    /// A call about one of them failed: its worker may give up the rest.
+    failed: AtomicBool,
+    /// Giving one back did not reach the store: the others are not tried, so that a drop waits once and not for each.
+    away: AtomicBool,
+}
+
+/// The holder of one lease of a batch. It gives the event back if the lease is dropped for no fault of the event: while its
+/// thread unwinds, or without a call of its own after a call about another lease of its batch failed. Otherwise a drop leaves
+/// the lease to its time-out.
+#[derive(Debug)]
+pub struct Held<H: LeaseHolder> {
+    by: H,
+    primary: Primary,
+    token: Token,
+    batch: Arc<Batch>,
+    /// A verdict ended it, or it was fenced: nothing is left to give back.
+    ended: AtomicBool,
+    /// A call about this lease failed: unless the thread unwinds, it is left to its time-out.
+    failed: AtomicBool,
+}
+
+/// Makes the holders of the leases of one call.
+#[derive(Debug, Default)]
+pub struct HeldTogether(Arc<Batch>);
+
+impl HeldTogether {
+    /// The holder of the next lease.
+    pub fn hold<H: LeaseHolder>(&self, by: H, primary: Primary, token: Token) -> Held<H> {
+        let (ended, failed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Held { by, primary, token, batch: self.0.clone(), ended, failed }
+    }
+}
+
+impl<H: LeaseHolder> Held<H> {
+    /// The store or client that executes the calls.
+    pub fn by(&self) -> &H {
+        &self.by
+    }
+
+    /// Notes how a call about this lease went. Relaxed: who drops a lease has it from who called, which orders both.
+    fn seen<T>(&self, token: &Token, answer: Result<T>, ends: bool) -> Result<T> {
+        if *token != self.token {
+            return answer;
+        }
+        match &answer {
+            Ok(_) if ends => self.ended.store(true, Ordering::Relaxed),
+            Ok(_) => {}
+            Err(error) => {
+                self.ended.fetch_or(error.kind() == Kind::Fenced, Ordering::Relaxed);
+                self.failed.store(true, Ordering::Relaxed);
+                self.batch.failed.store(true, Ordering::Relaxed);
+            }
+        }
+        answer
+    }
+}
+
+impl<H: LeaseHolder> Drop for Held<H> {
+    fn drop(&mut self) {
+        let rest = self.batch.failed.load(Ordering::Relaxed) && !self.failed.load(Ordering::Relaxed);
+        let wanted = !self.ended.load(Ordering::Relaxed) && (rest || std::thread::panicking());
+        if wanted && !self.batch.away.load(Ordering::Relaxed) {
+            // Where it cannot be given back, its time-out does the same, and counts.
+            if let Err(error) = self.by.requeue(&self.primary, &self.token)
+                && error.kind() != Kind::Fenced
+            {
+                self.batch.away.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<H: LeaseHolder> LeaseHolder for Held<H> {
+    type Fragment = H::Fragment;
+
+    #[inline]
+    fn lease_get(&self, primary: &Primary, token: &Token, sources: &Sources) -> Result<Vec<H::Fragment>> {
+        self.seen(token, self.by.lease_get(primary, token, sources), false)
+    }
+    #[inline]
+    fn extend(&self, primary: &Primary, token: &Token, duration: Duration) -> Result<()> {
+        self.seen(token, self.by.extend(primary, token, duration), false)
+    }
+    #[inline]
+    fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
+        self.seen(token, self.by.accept(primary, token, streams), true)
+    }
+    #[inline]
+    fn accept_into(&self, primary: &Primary, token: &Token, accept: &Accept<'_>) -> Result<()> {
+        self.seen(token, self.by.accept_into(primary, token, accept), true)
+    }
+    #[inline]
+    fn reject(&self, primary: &Primary, token: &Token) -> Result<()> {
+        self.seen(token, self.by.reject(primary, token), true)
+    }
+    #[inline]
+    fn pass(&self, primary: &Primary, token: &Token, stage: &str, results: &[ResultFragment<'_>]) -> Result<()> {
+        self.seen(token, self.by.pass(primary, token, stage, results), true)
+    }
+    #[inline]
+    fn requeue(&self, primary: &Primary, token: &Token) -> Result<()> {
+        self.seen(token, self.by.requeue(primary, token), true)
+    }
+}
+
+/// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure; except
+/// while its thread unwinds, or with the rest of a batch after an error: then it is given back ([`Held`]).
 #[derive(Debug)]
 pub struct Lease<F, H> {
     /// The store or client that executes the calls of the lease.

@@ -6,7 +6,7 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
-use std::ops::{AddAssign, SubAssign};
+use std::ops::{AddAssign, Index, IndexMut, SubAssign};
 
 /// Events, fragments and bytes of one term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +70,74 @@ pub enum LiveState {
 pub const LIVE_STATES: [LiveState; 5] =
     [LiveState::Open, LiveState::Ready, LiveState::Leased, LiveState::Debug, LiveState::Accepted];
 
+/// A figure for each live state, by the state's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live<T = Tally> {
+    /// [`LiveState::Open`].
+    pub open: T,
+    /// [`LiveState::Ready`].
+    pub ready: T,
+    /// [`LiveState::Leased`].
+    pub leased: T,
+    /// [`LiveState::Debug`].
+    pub debug: T,
+    /// [`LiveState::Accepted`].
+    pub accepted: T,
+}
+
+impl<T> Live<T> {
+    /// The figures with their states, in ledger order.
+    pub fn iter(&self) -> impl Iterator<Item = (LiveState, &T)> {
+        LIVE_STATES.into_iter().map(|state| (state, &self[state]))
+    }
+}
+
+impl Live {
+    /// Of all states together.
+    pub fn total(&self) -> Tally {
+        self.iter().fold(Tally::default(), |mut sum, (_, tally)| {
+            sum += *tally;
+            sum
+        })
+    }
+}
+
+impl<T> Index<LiveState> for Live<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, state: LiveState) -> &T {
+        match state {
+            LiveState::Open => &self.open,
+            LiveState::Ready => &self.ready,
+            LiveState::Leased => &self.leased,
+            LiveState::Debug => &self.debug,
+            LiveState::Accepted => &self.accepted,
+        }
+    }
+}
+
+impl<T> IndexMut<LiveState> for Live<T> {
+    #[inline]
+    fn index_mut(&mut self, state: LiveState) -> &mut T {
+        match state {
+            LiveState::Open => &mut self.open,
+            LiveState::Ready => &mut self.ready,
+            LiveState::Leased => &mut self.leased,
+            LiveState::Debug => &mut self.debug,
+            LiveState::Accepted => &mut self.accepted,
+        }
+    }
+}
+
+impl AddAssign for Live {
+    fn add_assign(&mut self, other: Live) {
+        for state in LIVE_STATES {
+            self[state] += other[state];
+        }
+    }
+}
+
 impl LiveState {
     /// Name in lower case.
     pub fn name(self) -> &'static str {
@@ -92,8 +160,11 @@ pub struct Ledger {
     pub late: Tally,
     /// Not taken in: full, or the run takes no more. Calls that can never succeed (`Invalid`) are not offers.
     pub refused: Tally,
-    /// Live data by state, in the order of [`LIVE_STATES`].
-    pub live: [Tally; 5],
+    /// Live data by state.
+    pub live: Live,
+    /// Part of `accepted` and `debug`: the archive was proved to have it, and the store still has it as well.
+    #[serde(default)]
+    pub in_custody: Tally,
     /// Decided: not kept.
     pub rejected: Tally,
     /// Accepted or debug data that its archive has taken over (archived-and-released).
@@ -117,14 +188,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The live term of one state.
-    pub fn live(&mut self, state: LiveState) -> &mut Tally {
-        &mut self.live[state as usize]
-    }
-
     /// Names and values of the terms on the right of `stored =`.
     pub fn stored_terms(&self) -> Vec<(&'static str, Tally)> {
-        let mut terms: Vec<_> = LIVE_STATES.iter().map(|state| (state.name(), self.live[*state as usize])).collect();
+        let mut terms: Vec<_> = self.live.iter().map(|(state, tally)| (state.name(), *tally)).collect();
         terms.extend([
             ("rejected", self.rejected),
             ("released", self.released),
@@ -145,6 +211,7 @@ impl Ledger {
             (&mut self.conflict, other.conflict),
             (&mut self.late, other.late),
             (&mut self.refused, other.refused),
+            (&mut self.in_custody, other.in_custody),
             (&mut self.rejected, other.rejected),
             (&mut self.released, other.released),
             (&mut self.removed, other.removed),
@@ -155,9 +222,7 @@ impl Ledger {
         for (mine, theirs) in both {
             *mine += theirs;
         }
-        for (mine, theirs) in self.live.iter_mut().zip(other.live) {
-            *mine += theirs;
-        }
+        self.live += other.live;
         let counts = [
             (&mut self.complete, other.complete),
             (&mut self.incomplete, other.incomplete),
@@ -171,7 +236,7 @@ impl Ledger {
 
     /// Events that the run knows, by announcement or by a fragment: complete + incomplete + never seen + still open.
     pub fn announced(&self) -> u64 {
-        let open = self.live[LiveState::Open as usize].events.wrapping_add(self.awaited);
+        let open = self.live.open.events.wrapping_add(self.awaited);
         self.complete.wrapping_add(self.incomplete).wrapping_add(self.never_seen).wrapping_add(open)
     }
 
@@ -197,7 +262,14 @@ impl Ledger {
                 self.stored.fragments, self.stored.bytes, accounted.0, accounted.1
             ));
         }
-        let went = terms.iter().skip(1).take(7).fold(0_u64, |sum, term| sum.wrapping_add(term.events));
+        let Live { open: _, ready, leased, debug, accepted } = self.live;
+        let kept = sum(&[debug, accepted]);
+        if self.in_custody.fragments > kept.0 || self.in_custody.bytes > kept.1 {
+            let Tally { fragments, bytes, .. } = self.in_custody;
+            return Some(format!("{fragments} fragments, {bytes} bytes in custody, of {} and {}", kept.0, kept.1));
+        }
+        let past_open = [ready, leased, debug, accepted, self.rejected, self.released, self.removed];
+        let went = past_open.iter().fold(0_u64, |sum, term| sum.wrapping_add(term.events));
         let ready = self.complete.wrapping_add(self.incomplete);
         if went != ready {
             return Some(format!(
@@ -220,9 +292,9 @@ mod tests {
         assert!(ledger.imbalance().unwrap().contains("outcomes"));
         ledger.stored += Tally::fragment(10);
         assert!(ledger.imbalance().unwrap().contains("terms"));
-        *ledger.live(LiveState::Open) += Tally::event(1, 10);
+        ledger.live.open += Tally::event(1, 10);
         assert_eq!(ledger.imbalance(), None);
-        *ledger.live(LiveState::Open) -= Tally::event(1, 9);
+        ledger.live.open -= Tally::event(1, 9);
         assert!(ledger.imbalance().is_some());
     }
 }

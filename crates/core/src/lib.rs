@@ -11,6 +11,7 @@
 //! *Not here*: bytes on a medium (`forebay-media`) or on a connection (`forebay-wire`), threads, files, sockets.
 
 mod api;
+mod archive;
 mod attributes;
 mod bounds;
 mod call;
@@ -18,6 +19,7 @@ mod checksum;
 mod clock;
 mod counter;
 mod either;
+mod either_ring;
 mod error;
 mod event;
 mod filter;
@@ -27,12 +29,14 @@ mod keyspace;
 mod lease;
 mod ledger;
 pub mod limits;
+mod near;
 mod options;
 mod policy;
 mod prescale;
 mod report;
 mod report_warm;
 mod ring;
+mod ring_api;
 mod ring_call;
 mod ring_report;
 mod schema;
@@ -42,6 +46,7 @@ mod states;
 mod token;
 
 pub use api::{CountedProducer, EventStore, ReadFragment};
+pub use archive::{Claim, ClaimRequest, ClaimedEvent, MovedStore, Unit};
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use call::{Call, Repeat, Right};
@@ -49,27 +54,30 @@ pub use checksum::{check_sent, check_sent_as, crc32c, crc32c_append};
 pub use clock::{Clock, MachineTimer, ManualClock, ManualTime, MonotonicClock, Timer, nanoseconds};
 pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};
 pub use either::Either;
-pub use error::{Error, Kind, Result};
+pub use error::{Error, Kind, Result, Shortage};
 pub use event::{Event, Sample};
 pub use filter::{Condition, Filter};
 pub use intervals::{Interval, IntervalSet};
 pub use key::{Key, Primary};
 pub use keyspace::{Completeness, Keyspace, RunConfig, STAGE_DEFAULT};
-pub use lease::{Lease, LeaseHolder};
-pub use ledger::{LIVE_STATES, Ledger, LiveState, Tally};
+pub use lease::{Held, HeldTogether, Lease, LeaseHolder};
+pub use ledger::{LIVE_STATES, Ledger, Live, LiveState, Tally};
+pub use near::nearest;
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use policy::{Delivery, Level, Order, SourceGroup};
 pub use prescale::Prescale;
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass,
-    InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, RunState, RunStatus,
-    RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
+    InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, Released, RunState,
+    RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
+pub use ring_api::{KeepsTicks, RingStore, RingView, RingWindow};
 pub use ring_call::{Coverage, RingOutcome, RingPut, RingSources, Stretch};
-pub use ring_report::{Gap, Refusals, RingMemory, RingPinStatus, RingSourceStatus, RingStats};
+pub use ring_report::{Gap, Refusals, RingChunkInfo, RingMemory, RingPinStatus, RingSourceStatus, RingStats};
 pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use serve::{FollowRun, OperatedStore, ReportingProducer, ReserveFragment, SampleEvents, ServedStore};
+pub use source::Source;
 pub use states::SourceStates;
 pub use token::Token;

@@ -10,8 +10,8 @@ pub const ATTRIBUTES_MAX: usize = 64;
 pub const ATTRIBUTE_BITS_MAX: u32 = 128;
 /// Most named classes of one keyspace.
 pub const CLASSES_MAX: usize = 1 << 16;
-/// Most streams known to one store: a decision names them in a 32-bit word whose top bit says that sources are chosen.
-pub const STREAMS_MAX: usize = 31;
+/// Most streams known to one store: a decision names them by numbers of one byte, of which one says that there is none.
+pub const STREAMS_MAX: usize = 255;
 /// Most stages of a keyspace: the stage has 3 bits on the medium.
 pub const STAGES_MAX: usize = 8;
 /// Most source groups of a keyspace.

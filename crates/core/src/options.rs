@@ -1,6 +1,6 @@
 //! Options and answers of calls.
 
-use crate::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result};
+use crate::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result, Source};
 use std::time::Duration;
 
 /// How a fragment is put.
@@ -62,7 +62,7 @@ pub enum Sources {
     #[default]
     All,
     /// These (packed sub-keys after the primary key, in ascending order).
-    Only(Vec<Vec<u8>>),
+    Only(Vec<Source>),
 }
 
 impl Sources {
@@ -75,7 +75,7 @@ impl Sources {
             return Err(Error::invalid("sources by number need a schema with one sub-key after the primary key"));
         }
         let lead = vec![0; schema.primary_len()];
-        let pack = |source| schema.key(&[&lead[..], &[source]].concat()).map(|key| schema.rest_of(&key).to_vec());
+        let pack = |source| schema.key(&[&lead[..], &[source]].concat()).map(|key| schema.source_of(&key));
         let mut list = sources.into_iter().map(pack).collect::<Result<Vec<_>>>()?;
         list.sort_unstable();
         list.dedup();
@@ -95,7 +95,7 @@ impl Sources {
         match self {
             Sources::None => false,
             Sources::All => true,
-            Sources::Only(list) => list.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok(),
+            Sources::Only(list) => list.binary_search_by(|source| source.as_bytes().cmp(rest)).is_ok(),
         }
     }
 }
@@ -140,13 +140,26 @@ impl Default for GetAny {
 #[derive(Clone, Debug, Default)]
 pub struct OpenEvent<'a> {
     /// Sources that it must have (packed sub-keys after the primary key), before its class and its run are asked.
-    pub sources: Option<&'a [Vec<u8>]>,
+    pub sources: Option<&'a [Source]>,
     /// Attributes of the event, its class among them.
     pub attributes: Option<&'a Attributes>,
 }
 
-/// A fragment that a worker adds to an event with its verdict: packed source and bytes.
-pub type ResultFragment<'a> = (&'a [u8], &'a [u8]);
+/// A fragment that a worker adds to an event with its verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultFragment<'a> {
+    /// Its source, which the event does not have yet.
+    pub source: &'a Source,
+    /// Its payload.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> ResultFragment<'a> {
+    /// A result of a source.
+    pub fn new(source: &'a Source, bytes: &'a [u8]) -> ResultFragment<'a> {
+        ResultFragment { source, bytes }
+    }
+}
 
 /// Where an accepted event goes.
 #[derive(Clone, Debug, Default)]

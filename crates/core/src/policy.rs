@@ -1,8 +1,8 @@
 //! Policies of a keyspace beside completeness: source groups and their levels, order of delivery, stages.
 
-use crate::limits::{GROUPS_MAX, NAME_BYTES_MAX, STAGES_MAX};
+use crate::limits::{GROUPS_MAX, NAME_BYTES_MAX, STAGES_MAX, STREAMS_MAX};
 use crate::source::{parse_sources, source_texts};
-use crate::{AttributeKind, Error, KeySchema, Keyspace, Result};
+use crate::{AttributeKind, Error, KeySchema, Keyspace, Result, Source};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct SourceGroup {
     /// The group's name.
     pub name: String,
     /// Packed sub-keys after the primary key, sorted.
-    pub sources: Vec<Vec<u8>>,
+    pub sources: Vec<Source>,
     /// Where fragments of these sources go by default.
     pub level: Level,
 }
@@ -56,6 +56,53 @@ impl Default for Delivery {
     }
 }
 
+impl Keyspace {
+    /// The policies in which `new` differs from this keyspace, by their names in a keyspace file. A store takes such a change:
+    /// nothing that is stored depends on it.
+    ///
+    /// # Errors
+    /// `Invalid` for a difference in anything else, naming it.
+    pub fn changes_to(&self, new: &Keyspace) -> Result<Vec<&'static str>> {
+        // Not a list of what must stay: what a later version adds to a keyspace stays until it is named here.
+        let harmless = Keyspace {
+            auto_open_runs: new.auto_open_runs,
+            deliveries_max: new.deliveries_max,
+            fragment_bytes_max: new.fragment_bytes_max,
+            groups: new.groups.clone(),
+            delivery: new.delivery.clone(),
+            run: new.run.clone(),
+            streams: new.streams.clone(),
+            ..self.clone()
+        };
+        if *new != harmless {
+            let fixed = [
+                ("name", self.name != new.name),
+                ("key and primary", self.schema != new.schema),
+                ("attributes and classes", self.attributes != new.attributes),
+                ("stages", self.stages != new.stages),
+                ("ledger_by", self.ledger_by != new.ledger_by),
+                ("announced", self.announced != new.announced),
+            ];
+            let names: Vec<&str> = fixed.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect();
+            return Err(Error::invalid(format!(
+                "stored data depends on what differs ({}): only auto_open_runs, deliveries_max, fragment_bytes_max, groups, \
+                 streams, [delivery] and [run] can be changed; for the rest, make another store",
+                names.join(", ")
+            )));
+        }
+        let changes = [
+            ("auto_open_runs", self.auto_open_runs != new.auto_open_runs),
+            ("deliveries_max", self.deliveries_max != new.deliveries_max),
+            ("fragment_bytes_max", self.fragment_bytes_max != new.fragment_bytes_max),
+            ("groups", self.groups != new.groups),
+            ("delivery", self.delivery != new.delivery),
+            ("run", self.run != new.run),
+            ("streams", self.streams != new.streams),
+        ];
+        Ok(changes.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect())
+    }
+}
+
 /// Checks stages, groups, order and the ledger's attribute of a keyspace.
 pub(crate) fn check(keyspace: &Keyspace) -> Result<()> {
     let named = |what: &str, name: &str| match name.len() {
@@ -69,6 +116,15 @@ pub(crate) fn check(keyspace: &Keyspace) -> Result<()> {
         named("stage", stage)?;
         if keyspace.stages[..at].contains(stage) {
             return Err(Error::invalid(format!("stage `{stage}` appears twice")));
+        }
+    }
+    if keyspace.streams.len() > STREAMS_MAX {
+        return Err(Error::invalid(format!("at most {STREAMS_MAX} streams, not {}", keyspace.streams.len())));
+    }
+    for (at, stream) in keyspace.streams.iter().enumerate() {
+        named("stream", stream)?;
+        if keyspace.streams[..at].contains(stream) {
+            return Err(Error::invalid(format!("stream `{stream}` appears twice")));
         }
     }
     if keyspace.groups.len() > GROUPS_MAX {

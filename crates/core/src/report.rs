@@ -1,6 +1,6 @@
 //! State for people and monitors.
 
-use crate::{Key, Ledger, LiveState, Primary, Tally, WarmStats};
+use crate::{Key, Ledger, Live, LiveState, Primary, Tally, WarmStats};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -380,8 +380,8 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Occupied share of the hot level, 0 to 1.
     pub fill: f64,
-    /// Live events by state: open, ready, leased, debug, accepted.
-    pub events: [Tally; 5],
+    /// Live events by state.
+    pub events: Live,
     /// Leases out.
     pub leases: u64,
     /// Leases since opening that ended because their holders went silent.
@@ -419,7 +419,7 @@ pub struct Stats {
 }
 
 /// Fills (0 to 1) at which inhibit and demotion start and stop. What concerns the warm level is idle without one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Marks {
     /// Fill of the hot level at which inhibit starts.
     pub hot_high: f64,
@@ -469,6 +469,15 @@ pub struct EventInfo {
     pub bytes: u64,
     /// Grants that have not ended well.
     pub deliveries: u8,
+}
+
+/// What one call released.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Released {
+    /// Events that it released.
+    pub events: u64,
+    /// The event after which to go on, with another call; `None` where nothing is left.
+    pub after: Option<Primary>,
 }
 
 /// Inhibit as it is after a change.

@@ -10,7 +10,7 @@ pub struct ContainerStatus {
     pub container: u32,
     /// Number of its device.
     pub device: u32,
-    /// `empty`, `filling`, `full`, `draining`, `poisoned`, `recycling` or `lost`.
+    /// `empty`, `filling`, `full`, `draining`, `custody`, `poisoned`, `recycling` or `lost`.
     pub state: Cow<'static, str>,
     /// What is in it: `undecided`, `debug`, a stream's name, `shared`, or `recording` with a number; empty where
     /// nothing does.
@@ -42,7 +42,7 @@ pub struct DeviceStatus {
     pub stalled: bool,
     /// Containers in which a write failed.
     pub poisoned: u32,
-    /// Containers that are being emptied.
+    /// Containers that movers have claimed.
     pub draining: u32,
     /// Containers that are empty.
     pub free: u32,
@@ -81,6 +81,16 @@ pub struct WarmStats {
     pub saved_bytes: u64,
     /// Payload bytes that are being written.
     pub in_flight_bytes: u64,
+    /// Full containers with something for the archive that no mover has claimed.
+    pub to_archive: u32,
+    /// Containers that the archive was proved to have.
+    pub in_custody: u32,
+    /// How many of them were let go early since the opening, because the level was above `custody_high`.
+    pub custody_shortened: u64,
+    /// Claims of movers that ended without a proof since the opening: given back, or by time.
+    pub unproved_claims: u64,
+    /// When a mover last proved something since the opening, in milliseconds since 1970; 0 for never.
+    pub proved_ms: u64,
     /// Devices.
     pub devices: Vec<DeviceStatus>,
     /// What went wrong, the first thousand.

@@ -321,6 +321,12 @@ impl RingKeyspace {
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
+    /// Whether a keyspace file says that it is a ring's, right or wrong: the others are of events.
+    pub fn is_named_by(text: &str) -> bool {
+        let file: Option<toml::Table> = toml::from_str(text).ok();
+        file.and_then(|file| Some(file.get("kind")?.as_str()? == "ring")).unwrap_or(false)
+    }
+
     /// Reads a keyspace file.
     ///
     /// # Errors
@@ -447,6 +453,7 @@ mod tests {
     #[test]
     fn reads_and_writes_the_same_keyspace() {
         let keyspace = RingKeyspace::from_toml(DUNE).unwrap();
+        assert!(RingKeyspace::is_named_by(DUNE) && !RingKeyspace::is_named_by("kind = 7\nname = \"ring\""));
         assert_eq!(keyspace.source.bytes(), 6);
         assert_eq!(keyspace.ticks(Duration::from_micros(32)), 2000);
         assert_eq!(RingKeyspace::from_toml(&keyspace.to_toml().unwrap()).unwrap(), keyspace);

@@ -2,6 +2,7 @@
 
 use crate::{GapCause, HolderStats, Ledger, SourceId};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Fragments refused, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub struct RingSourceStatus {
     pub source: SourceId,
     /// First tick that it still keeps; `None` where it keeps nothing.
     pub oldest: Option<u64>,
+    /// The first tick that it ever had, where nothing of it was evicted.
+    #[serde(default)]
+    pub first: Option<u64>,
     /// The tick after the newest one that arrived; `None` before its first fragment.
     pub newest: Option<u64>,
     /// Nanoseconds since its last put, regardless of the answer; `None` without a put since opening.
@@ -70,6 +74,9 @@ pub struct RingPinStatus {
     pub id: u64,
     /// The holder that made it (`Ring::named`).
     pub holder: String,
+    /// Nobody holds it: it ends at its deadline, or when somebody removes it.
+    #[serde(default)]
+    pub kept: bool,
     /// First tick.
     pub begin: u64,
     /// Tick after the last one.
@@ -78,6 +85,31 @@ pub struct RingPinStatus {
     pub bytes: u64,
     /// Nanoseconds until it expires.
     pub remaining_ns: u64,
+}
+
+/// One chunk, for `inspect`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingChunkInfo {
+    /// The source that writes it, or has written it.
+    pub source: SourceId,
+    /// Position in the region.
+    pub segment: u32,
+    /// Generation.
+    pub generation: u32,
+    /// `open`, `closed` or `sealed`.
+    pub state: Cow<'static, str>,
+    /// First tick.
+    pub begin: u64,
+    /// Tick after the last one.
+    pub end: u64,
+    /// Fragments.
+    pub fragments: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Guards of windows that keep it in place.
+    pub guards: u32,
+    /// A pin names its ticks.
+    pub pinned: bool,
 }
 
 /// The ring at a glance.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! EventStore      readout, filters, archive                                 a store, or a client
-//! OperatedStore   what experts and monitors do                              a store
+//! OperatedStore   what experts and monitors do                              a store, or a client
 //! ServedStore     what sessions need beside it: no wait, and bytes in place  a store of this process
 //! ```
 //!
@@ -14,8 +14,8 @@
 
 use crate::{
     Attributes, Bounds, ConflictInfo, ContainerStatus, CountedProducer, DebugInfo, EventInfo, EventStore, HoldInfo,
-    Key, KeySchema, LedgerBy, LedgerRow, Level, Marks, Primary, PutOptions, PutOutcome, ReadFragment, Result,
-    RunStatus, Sample, Sampling, SegmentInfo, SourceStatus, Sources, Token, Why,
+    Key, LeaseHolder, LedgerBy, LedgerRow, Level, Marks, MovedStore, Primary, PutOptions, PutOutcome, ReadFragment,
+    Released, Result, RunStatus, Sample, Sampling, SegmentInfo, Source, SourceStatus, Sources, Token, Why,
 };
 use std::ops::DerefMut;
 use std::task::Waker;
@@ -70,7 +70,7 @@ pub trait SampleEvents: Send + 'static {
 
 /// What experts and monitors do with a store. Errors are those of the embedded store's methods of the same names.
 #[expect(clippy::missing_errors_doc, reason = "one sentence above says it for all")]
-pub trait OperatedStore: EventStore {
+pub trait OperatedStore: EventStore + MovedStore {
     /// Follows runs.
     type Watch: FollowRun;
     /// Draws samples.
@@ -80,6 +80,8 @@ pub trait OperatedStore: EventStore {
     fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>>;
     /// Sets attributes of an event.
     fn update_attributes(&self, primary: &Primary, attributes: &Attributes, token: Option<&Token>) -> Result<()>;
+    /// Releases accepted and debug events inside bounds, of one stream or of all, a bounded number at a time.
+    fn release_range(&self, bounds: &Bounds, stream: Option<&str>, after: Option<&Primary>) -> Result<Released>;
     /// Puts an event of the debug stream back to work.
     fn replay(&self, primary: &Primary) -> Result<bool>;
     /// Where an accepted event goes, stream by stream.
@@ -96,9 +98,9 @@ pub trait OperatedStore: EventStore {
     /// Sources of a run.
     fn sources(&self, run: u64) -> Result<Vec<SourceStatus>>;
     /// Events are complete without this source.
-    fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()>;
+    fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
     /// Events want this source again.
-    fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()>;
+    fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
     /// Holds events back from delivery.
     fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32>;
     /// Ends a hold.
@@ -138,16 +140,14 @@ pub trait ServedStore:
 {
     /// Memory that a socket fills.
     type Reservation: ReserveFragment;
+    /// Executes the calls of leases that are held elsewhere.
+    type Executor: LeaseHolder<Fragment = Self::Fragment>;
 
     /// The same store under a holder's name: what it reads in place is counted under it.
     #[must_use]
     fn named(&self, holder: &str) -> Self;
-    /// Who carries out verdicts of workers whose leases are known by token only.
-    fn holder(&self) -> &Self::Holder;
-    /// The keyspace's key schema.
-    fn schema(&self) -> &KeySchema {
-        &self.keyspace().schema
-    }
+    /// The object that executes verdicts of workers whose leases are known by token only.
+    fn executor(&self) -> &Self::Executor;
     /// Boot generation, as tokens have it.
     fn boot(&self) -> u32;
     /// How long a lease lasts if nothing else is asked for.
@@ -180,4 +180,104 @@ pub trait ServedStore:
     fn wake_when_ready(&self, waker: &Waker);
     /// The task is woken no more.
     fn forget_waker(&self, waker: &Waker);
+}
+
+/// Implements [`OperatedStore`] by the methods of the same names. Those that cannot fail where the store is in this process
+/// answer through `$sure`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! implement_operated_store {
+    ($store:ty, $watch:ty, $sampler:ty, |$answer:ident| $sure:expr) => {
+        impl $crate::OperatedStore for $store {
+            type Watch = $watch;
+            type Sampler = $sampler;
+
+            fn events(&self, bounds: &$crate::Bounds) -> $crate::Result<Vec<$crate::EventInfo>> {
+                self.events(bounds)
+            }
+            fn update_attributes(
+                &self,
+                primary: &$crate::Primary,
+                attributes: &$crate::Attributes,
+                token: Option<&$crate::Token>,
+            ) -> $crate::Result<()> {
+                self.update_attributes(primary, attributes, token)
+            }
+            fn release_range(
+                &self,
+                bounds: &$crate::Bounds,
+                stream: Option<&str>,
+                after: Option<&$crate::Primary>,
+            ) -> $crate::Result<$crate::Released> {
+                self.release_range(bounds, stream, after)
+            }
+            fn replay(&self, primary: &$crate::Primary) -> $crate::Result<bool> {
+                self.replay(primary)
+            }
+            fn outputs(&self, primary: &$crate::Primary) -> $crate::Result<Option<Vec<(String, $crate::Sources)>>> {
+                self.outputs(primary)
+            }
+            fn why(&self, key: &$crate::Key) -> $crate::Result<$crate::Why> {
+                self.why(key)
+            }
+            fn run_pause(&self, run: u64) -> $crate::Result<()> {
+                self.run_pause(run)
+            }
+            fn run_resume(&self, run: u64) -> $crate::Result<()> {
+                self.run_resume(run)
+            }
+            fn ledger_by(&self, run: u64, by: $crate::LedgerBy) -> $crate::Result<Vec<$crate::LedgerRow>> {
+                self.ledger_by(run, by)
+            }
+            fn sources(&self, run: u64) -> $crate::Result<Vec<$crate::SourceStatus>> {
+                self.sources(run)
+            }
+            fn mask(&self, run: u64, source: &$crate::Source, from: Option<&$crate::Primary>) -> $crate::Result<()> {
+                self.mask(run, source, from)
+            }
+            fn unmask(&self, run: u64, source: &$crate::Source, from: Option<&$crate::Primary>) -> $crate::Result<()> {
+                self.unmask(run, source, from)
+            }
+            fn hold(&self, run: Option<u64>, conditions: &[&str]) -> $crate::Result<u32> {
+                self.hold(run, conditions)
+            }
+            fn release_hold(&self, id: u32) -> $crate::Result<bool> {
+                self.release_hold(id)
+            }
+            fn holds(&self) -> $crate::Result<Vec<$crate::HoldInfo>> {
+                let $answer = self.holds();
+                $sure
+            }
+            fn debug_events(&self) -> $crate::Result<Vec<$crate::DebugInfo>> {
+                let $answer = self.debug_events();
+                $sure
+            }
+            fn conflicts(&self) -> $crate::Result<Vec<$crate::ConflictInfo>> {
+                let $answer = self.conflicts();
+                $sure
+            }
+            fn losses(&self) -> $crate::Result<Vec<String>> {
+                let $answer = self.losses();
+                $sure
+            }
+            fn segments(&self) -> $crate::Result<Vec<$crate::SegmentInfo>> {
+                let $answer = self.segments();
+                $sure
+            }
+            fn containers(&self) -> $crate::Result<Vec<$crate::ContainerStatus>> {
+                let $answer = self.containers();
+                $sure
+            }
+            fn marks(&self) -> $crate::Result<$crate::Marks> {
+                let $answer = self.marks();
+                $sure
+            }
+            fn watch(&self, run: u64) -> $crate::Result<$watch> {
+                self.watch(run)
+            }
+            fn sampler(&self, sampling: &$crate::Sampling) -> $crate::Result<$sampler> {
+                self.sampler(sampling)
+            }
+        }
+    };
 }

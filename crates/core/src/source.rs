@@ -1,17 +1,59 @@
 //! Sources as people write them: the sub-keys after the primary key, such as `7` or `1/7`, and ranges `1/0..9`.
 
 use crate::limits::FRAGMENTS_PER_EVENT_MAX;
-use crate::{Error, KeySchema, Result};
+use crate::{Error, Key, KeySchema, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Deref;
+
+/// One source of an event: the packed sub-keys after the primary key. It reads as its bytes, and no bytes pass for it.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Source(Vec<u8>);
+
+impl Source {
+    /// From packed bytes, as a schema makes them. The calls that take a source refuse one of another schema.
+    pub fn from_packed(packed: &[u8]) -> Source {
+        Source(packed.to_vec())
+    }
+
+    /// The packed bytes, big-endian.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Deref for Source {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// As its bytes.
+impl fmt::Debug for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
 
 impl KeySchema {
+    /// The source of a key.
+    pub fn source_of(&self, key: &Key) -> Source {
+        Source::from_packed(self.rest_of(key))
+    }
+
     /// Packs the sub-keys after the primary key: a source.
     ///
     /// # Errors
     /// `Invalid` for the wrong number of values or one that does not fit.
-    pub fn source(&self, values: &[u64]) -> Result<Vec<u8>> {
+    pub fn source(&self, values: &[u64]) -> Result<Source> {
         let lead = vec![0; self.primary_len()];
         let key = self.key(&[&lead[..], values].concat())?;
-        Ok(self.rest_of(&key).to_vec())
+        Ok(self.source_of(&key))
     }
 
     /// Text of a packed source, such as `7` or `1/7`.
@@ -23,7 +65,7 @@ impl KeySchema {
     ///
     /// # Errors
     /// `Invalid`, naming the part that is wrong.
-    pub fn parse_source(&self, text: &str) -> Result<Vec<u8>> {
+    pub fn parse_source(&self, text: &str) -> Result<Source> {
         let lead = vec!["0"; self.primary_len()].join("/");
         let values = self.parse_values(&format!("{lead}/{text}"), self.sub_keys().len())?;
         self.source(&values[self.primary_len()..])
@@ -40,7 +82,7 @@ impl KeySchema {
 }
 
 /// Reads a list of sources and inclusive ranges of them; answers it sorted.
-pub(crate) fn parse_sources(schema: &KeySchema, texts: &[String]) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn parse_sources(schema: &KeySchema, texts: &[String]) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for text in texts {
         let (head, last) = text.split_once("..").unwrap_or((text, ""));
@@ -68,7 +110,7 @@ pub(crate) fn parse_sources(schema: &KeySchema, texts: &[String]) -> Result<Vec<
 }
 
 /// Writes a sorted list of sources, neighbours as ranges.
-pub(crate) fn source_texts(schema: &KeySchema, sources: &[Vec<u8>]) -> Vec<String> {
+pub(crate) fn source_texts(schema: &KeySchema, sources: &[Source]) -> Vec<String> {
     let mut texts = Vec::new();
     let mut at = 0;
     while at < sources.len() {

@@ -1,9 +1,11 @@
 //! The fence of a lease: (map epoch, boot generation, counter).
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Names one grant of one event, forever: no later life of the store gives the same token again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Token {
     /// Revision of the cluster map under which the lease was granted; 0 on one node.
     pub epoch: u32,
@@ -21,6 +23,20 @@ impl Token {
 impl fmt::Display for Token {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}.{}.{}", self.epoch, self.boot, self.counter)
+    }
+}
+
+impl From<Token> for String {
+    fn from(token: Token) -> String {
+        token.to_string()
+    }
+}
+
+impl TryFrom<String> for Token {
+    type Error = crate::Error;
+
+    fn try_from(text: String) -> crate::Result<Token> {
+        text.parse()
     }
 }
 

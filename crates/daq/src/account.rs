@@ -1,13 +1,13 @@
 //! Questions to the account of a run that several scenarios ask.
 
-use forebay_core::{Ledger, LiveState, Tally};
+use forebay_core::{Ledger, Tally};
 
 /// Events that nobody has decided.
 pub(crate) fn undecided(ledger: &Ledger) -> Tally {
-    [LiveState::Open, LiveState::Ready, LiveState::Leased].iter().fold(Tally::default(), |mut sum, state| {
-        sum += ledger.live[*state as usize];
-        sum
-    })
+    let mut sum = ledger.live.open;
+    sum += ledger.live.ready;
+    sum += ledger.live.leased;
+    sum
 }
 
 /// What does not agree, one sentence each.
@@ -28,8 +28,8 @@ impl Problems {
 
     /// Everything was decided, and what was decided is gone.
     pub(crate) fn expect_nothing_left(&mut self, ledger: &Ledger) {
-        for (name, tally) in ledger.stored_terms().iter().take(ledger.live.len()) {
-            self.expect(&format!("fragments still {name} at the end"), tally.fragments, 0);
+        for (state, tally) in ledger.live.iter() {
+            self.expect(&format!("fragments still {} at the end", state.name()), tally.fragments, 0);
         }
         self.expect("duplicate fragments", ledger.duplicate.fragments, 0);
         self.expect("conflicting fragments", ledger.conflict.fragments, 0);

@@ -272,7 +272,7 @@ fn a_given_directory_keeps_ring_and_store() {
     let scratch = Scratch::new();
     let config = MiniDaqConfig { dir: Some(scratch.0.join("daq")), seconds: 0.3, ..small() };
     let summary = completed(&config);
-    for name in ["keyspace.toml", "hot.fb", "ring.toml", "ring.fb"] {
+    for name in ["keyspace.toml", "hot.fb", "ring/ring.toml", "ring/ring.fb"] {
         assert!(Path::new(&summary.directory).join(name).is_file(), "{name}");
     }
     run(&config, &AtomicBool::new(false), &mut |_| ()).expect_err("both are there already");

@@ -473,6 +473,9 @@ impl Storage for Mortal {
         self.alive()?;
         self.inner.age(name)
     }
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        self.inner.list(folder)
+    }
     fn traffic(&self) -> Traffic {
         self.inner.traffic()
     }
@@ -562,6 +565,9 @@ impl Storage for Deaf {
     }
     fn age(&self, name: &str) -> Result<Option<Duration>> {
         self.0.age(name)
+    }
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        self.0.list(folder)
     }
     fn traffic(&self) -> Traffic {
         self.0.traffic()

@@ -24,6 +24,9 @@ fn conforms_with_and_without_an_index() {
         let from = Instant::now();
         let url = format!("s3://{bucket}/some/prefix");
         conformance::check(&|| storage::open(&url, &options).unwrap());
+        if bucket == "indexed" {
+            conformance::check_listing(&*storage::open(&url, &options).unwrap());
+        }
         println!("{bucket}: {:?}", from.elapsed());
     }
 }

@@ -27,6 +27,8 @@ pub struct Holds {
     pub keyspace_file: &'static str,
     /// Name of the file with its region.
     pub region_file: &'static str,
+    /// Files of keyspaces of another kind, with what each says: nothing is made beside them.
+    pub others: &'static [(&'static str, &'static str)],
     /// What a restart of the machine over a medium that does not survive it may have cost, and what to do.
     pub after_restart: &'static str,
 }
@@ -35,7 +37,8 @@ pub struct Holds {
 /// region with its identity, which no other has.
 ///
 /// # Errors
-/// `Invalid` for a directory that holds one or cannot be written, `Full` without space for the region.
+/// `Invalid` for a directory that holds one, or a keyspace of another kind, or cannot be written; `Full` without space for the
+/// region.
 pub fn make(
     holds: &Holds,
     dir: &Path,
@@ -46,6 +49,10 @@ pub fn make(
 ) -> Result<(Region, [u8; 16])> {
     let invalid = |what: &str, error| Error::invalid(format!("{}: {what}", dir.display())).with_source(error);
     std::fs::create_dir_all(dir).map_err(|error| invalid("cannot make the directory", error))?;
+    if let Some((file, other)) = holds.others.iter().find(|other| dir.join(other.0).symlink_metadata().is_ok()) {
+        let (dir, name) = (dir.display(), holds.name);
+        return Err(Error::invalid(format!("{dir}: holds {other} ({file}): a {name} takes a directory of its own")));
+    }
     let path = dir.join(holds.region_file);
     if path.symlink_metadata().is_ok() && !Region::is_unfinished(&path) {
         return Err(Error::invalid(format!("{}: holds a {} already; open it instead", dir.display(), holds.name)));
@@ -125,6 +132,8 @@ pub struct Life {
     pub was_clean: bool,
     /// What was not flushed may be lost: payloads are to be looked at.
     pub power_lost: bool,
+    /// A copy of the superblock has an earlier format.
+    is_earlier: bool,
 }
 
 impl Life {
@@ -136,7 +145,7 @@ impl Life {
     /// `Corrupt` where the medium refuses the page.
     pub fn begin(&mut self, region: &Region) -> Result<()> {
         debug_assert!(!self.superblock.clean, "a life that begins as closed");
-        if self.was_clean { write_superblock_durably(region, &mut self.superblock) } else { Ok(()) }
+        if self.was_clean { self.write(region) } else { Ok(()) }
     }
 
     /// To be called where recovery refused: a region that was closed in order is marked as closed again, so that its account
@@ -154,7 +163,13 @@ impl Life {
     /// # Errors
     /// `Corrupt` where the medium refuses the page.
     pub fn settle(&mut self, region: &Region) -> Result<()> {
-        if self.was_clean { Ok(()) } else { write_superblock_durably(region, &mut self.superblock) }
+        if self.was_clean { Ok(()) } else { self.write(region) }
+    }
+
+    fn write(&mut self, region: &Region) -> Result<()> {
+        write_superblock_durably(region, &mut self.superblock)?;
+        // Over both copies where the format changes: a build that knows only the earlier one would go on with that copy.
+        if self.is_earlier { write_superblock_durably(region, &mut self.superblock) } else { Ok(()) }
     }
 }
 
@@ -171,6 +186,7 @@ pub fn next_life(
     accept_loss: bool,
 ) -> Result<Life> {
     let mut superblock = read_superblock(region)?;
+    let is_earlier = [0, COPY_BYTES].into_iter().any(|at| Superblock::is_earlier(region.bytes(at, Superblock::BYTES)));
     if superblock.keyspace_crc != crc32c(text.as_bytes()) {
         return Err(Error::invalid(format!("{} is not the one that this region was made with", holds.keyspace_file)));
     }
@@ -195,7 +211,7 @@ pub fn next_life(
         superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
     superblock.clean = false;
     superblock.machine_boot = here;
-    Ok(Life { superblock, was_clean, power_lost })
+    Ok(Life { superblock, was_clean, power_lost, is_earlier })
 }
 
 /// The valid superblock with the higher revision.

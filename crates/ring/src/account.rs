@@ -4,7 +4,7 @@
 //! of the whole account hold evictions off (`RingEngine::taking`): both sums are exact at any moment (tests/ring/races.rs).
 
 use crate::note::{RingNote, RingTerms};
-use forebay_core::{Ledger, LiveState};
+use forebay_core::Ledger;
 
 /// Accounts by run, few.
 #[derive(Debug, Default)]
@@ -159,5 +159,5 @@ fn complete(ledger: &mut Ledger) {
 
 /// Adds live fragments to an account.
 pub(super) fn add_live(ledger: &mut Ledger, tally: forebay_core::Tally) {
-    *ledger.live(LiveState::Ready) += tally;
+    ledger.live.ready += tally;
 }

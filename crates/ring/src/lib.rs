@@ -17,12 +17,14 @@
 //! *Not here*: completeness, leases, verdicts: events have those (`events` in `forebay-store`). The bytes: docs/format-ring.md.
 
 mod account;
+mod api;
 mod chunk;
 mod config;
 mod coverage;
 mod engine;
 mod handle;
 mod limits;
+mod look;
 mod maintain;
 mod note;
 mod open;
@@ -41,10 +43,11 @@ mod window;
 
 pub use config::RingConfig;
 pub use forebay_core::{
-    Coverage, Gap, Refusals, RingMemory, RingOutcome, RingPinStatus, RingPut, RingSourceStatus, RingSources, RingStats,
-    Stretch,
+    Coverage, Gap, Refusals, RingChunkInfo, RingMemory, RingOutcome, RingPinStatus, RingPut, RingSourceStatus,
+    RingSources, RingStats, Stretch,
 };
 pub use handle::Ring;
+pub use look::{RingCheckReport, RingLook};
 pub use note::{RingNote, RingTerms};
 pub use pin::RingPin;
 pub use record::{RingRecording, RingRecordingOptions, RingRecordingProgress};

@@ -23,21 +23,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const KEYSPACE_FILE: &str = "ring.toml";
-const REGION_FILE: &str = "ring.fb";
+pub(super) const REGION_FILE: &str = "ring.fb";
 
-const HOLDS: Holds = Holds {
+pub(super) const HOLDS: Holds = Holds {
     name: "ring",
     keyspace_file: KEYSPACE_FILE,
     region_file: REGION_FILE,
+    others: &[("hot.fb", "a store of events"), ("keyspace.toml", "a store of events")],
     after_restart: "; open with accept_loss to serve it",
 };
 
 impl Ring {
-    /// Makes a new ring in `dir`, which is made if need be and holds none yet; it may hold an events store.
+    /// Makes a new ring in `dir`, which is made if need be and holds neither a ring nor a store of events yet.
     ///
     /// # Errors
     /// `Invalid` for a keyspace or sizes that cannot be, capacity below the declared history (with the figures), a
-    /// directory that holds a ring or cannot be written; `Full` without space for the region.
+    /// directory that holds a ring or a store of events, or cannot be written; `Full` without space for the region.
     pub fn create(dir: &Path, keyspace: &RingKeyspace, config: RingConfig) -> Result<Ring> {
         keyspace.check()?;
         let geometry = geometry(keyspace, &config)?;
@@ -56,11 +57,7 @@ impl Ring {
     /// it; `Corrupt` for what cannot be accounted for, by segment and entry, and after a restart of the machine over a
     /// medium that does not survive one.
     pub fn open(dir: &Path, config: RingConfig) -> Result<Ring> {
-        let path = dir.join(KEYSPACE_FILE);
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| Error::invalid(format!("{}: no ring here", dir.display())).with_source(error))?;
-        let keyspace = RingKeyspace::from_toml(&text)
-            .map_err(|error| Error::invalid(format!("{}: cannot be read", path.display())).with_source(error))?;
+        let (keyspace, text) = read_keyspace(dir)?;
         let region = Region::open(&dir.join(REGION_FILE), config.flush)?;
         start_old(region, &keyspace, &text, config)
     }
@@ -162,6 +159,16 @@ impl RingEngine {
     }
 }
 
+/// The keyspace of the ring in a directory, and its text.
+pub(super) fn read_keyspace(dir: &Path) -> Result<(RingKeyspace, String)> {
+    let path = dir.join(KEYSPACE_FILE);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Error::invalid(format!("{}: no ring here", dir.display())).with_source(error))?;
+    let keyspace = RingKeyspace::from_toml(&text)
+        .map_err(|error| Error::invalid(format!("{}: cannot be read", path.display())).with_source(error))?;
+    Ok((keyspace, text))
+}
+
 /// How a region of this size is cut.
 fn geometry(keyspace: &RingKeyspace, config: &RingConfig) -> Result<Geometry> {
     let usable = config.hot_bytes.saturating_sub(SUPERBLOCK_AREA_BYTES as u64);
@@ -237,7 +244,7 @@ fn start_new(
     Ring::start(engine)
 }
 
-fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingConfig) -> Result<Ring> {
+pub(super) fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingConfig) -> Result<Ring> {
     let source_bytes = keyspace.source.bytes();
     let widths = (source_bytes + RING_KEY_TAIL_BYTES, source_bytes);
     let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;

@@ -8,7 +8,7 @@
 
 use super::engine::RingEngine;
 use super::space::Pin;
-use super::{Ring, RingSources};
+use super::{Ring, RingPinStatus, RingSources};
 use forebay_core::{Error, Result, SourceId};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::fmt;
@@ -37,6 +37,7 @@ impl Ring {
             sources: (!all).then(|| names.clone()),
             deadline_ns,
             granted: 0,
+            kept: false,
         };
         // Nothing is evicted between counting and entering: the caller learns that what it saw in the ring is kept.
         let _taking = engine.taking.lock();
@@ -48,6 +49,28 @@ impl Ring {
         let id = space.pin(pin, engine.pin_quota(), engine.hot.geometry.segment_bytes)?;
         drop(space);
         Ok(RingPin { engine: engine.clone(), id, granted })
+    }
+}
+
+impl Ring {
+    /// Ends a pin that nobody holds ([`RingPin::keep`]); answers whether there was one.
+    ///
+    /// # Errors
+    /// `Conflict` for a pin that somebody holds, who ends it; `Closed`.
+    pub fn unpin(&self, id: u64) -> Result<bool> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let mut space = engine.space.lock();
+        space.expire(engine.now_ns());
+        let Some(at) = space.pins.iter().position(|pin| pin.id == id) else { return Ok(false) };
+        if let Some(pin) = space.pins.get(at).filter(|pin| !pin.kept) {
+            let holder = &pin.holder;
+            return Err(Error::conflict(format!(
+                "pin {id} is held by {holder}: it ends with its holder, or at its deadline"
+            )));
+        }
+        space.pins.remove(at);
+        Ok(true)
     }
 }
 
@@ -170,13 +193,28 @@ impl RingPin {
         Ok(())
     }
 
+    /// Leaves the pin to itself: it ends at its deadline, or by [`Ring::unpin`].
+    ///
+    /// # Errors
+    /// `Fenced` where it has expired.
+    pub fn keep(self) -> Result<RingPinStatus> {
+        let mut space = self.engine.space.lock();
+        let now_ns = self.engine.now_ns();
+        space.expire(now_ns);
+        // Under the lock: the drop of this handle, which follows, finds a pin that is not its own any more.
+        space.pins.iter_mut().filter(|pin| pin.id == self.id).for_each(|pin| pin.kept = true);
+        let statuses = space.pin_statuses(now_ns, self.engine.hot.geometry.segment_bytes);
+        let status = statuses.into_iter().find(|status| status.id == self.id);
+        status.ok_or_else(|| Error::fenced(format!("pin {}: its deadline has passed", self.id)))
+    }
+
     /// Gives the pin up.
     pub fn release(self) {}
 }
 
 impl Drop for RingPin {
     fn drop(&mut self) {
-        self.engine.space.lock().pins.retain(|pin| pin.id != self.id);
+        self.engine.space.lock().pins.retain(|pin| pin.id != self.id || pin.kept);
     }
 }
 

@@ -5,9 +5,9 @@ use super::chunk::Chunk;
 use super::engine::{Holder, RingEngine};
 use super::source::{Cell, Source};
 use super::space::Closed;
-use super::{Refusals, Ring, RingMemory, RingSourceStatus, RingStats};
+use super::{Refusals, Ring, RingChunkInfo, RingMemory, RingSourceStatus, RingStats};
 use forebay_core::{HolderStats, Ledger, Tally};
-use forebay_media::hot::Segment;
+use forebay_media::hot::{SEALED, Segment};
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
@@ -29,6 +29,24 @@ impl Ring {
     /// without data in the ring, once about 24 others have come after them.
     pub fn ledger_of(&self, run: u32) -> Ledger {
         self.engine().ledger(Some(run))
+    }
+
+    /// Every chunk, by source and in the order of arrival.
+    pub fn chunks(&self) -> Vec<RingChunkInfo> {
+        let engine = self.engine();
+        let mut chunks = Vec::new();
+        for cell in engine.table.iter() {
+            let source = cell.source.lock();
+            chunks.extend(source.chunks.iter().map(|chunk| engine.chunk_info(cell, &source, chunk)));
+        }
+        // Stable: the chunks of a source stay in their order.
+        chunks.sort_by_key(|chunk| chunk.source);
+        chunks
+    }
+
+    /// The tick that the ring expects to arrive now; `None` before the first put since its opening.
+    pub fn now(&self) -> Option<u64> {
+        self.engine().relations.expected(self.engine().now_ns())
     }
 
     /// The ring at a glance.
@@ -83,6 +101,7 @@ impl RingEngine {
         let of_era = |chunk: &&Chunk| chunk.era == source.era && !chunk.items.is_empty();
         RingSourceStatus {
             source: cell.id,
+            first: source.known.first(),
             oldest: source.chunks.iter().filter(of_era).map(|chunk| chunk.begin).min(),
             newest: source.known.head,
             silent_ns: source.last_put_ns.map(|at_ns| now_ns.saturating_sub(at_ns)),
@@ -93,6 +112,28 @@ impl RingEngine {
             refused: source.refused.counts,
             last_refused: source.refused.last,
             skew_ticks,
+        }
+    }
+
+    fn chunk_info(&self, cell: &Cell, source: &Source, chunk: &Chunk) -> RingChunkInfo {
+        let (segment, tally) = (self.hot.segment(chunk.segment), chunk.tally());
+        let state = match segment.state() {
+            _ if source.writes(chunk.segment) => "open",
+            SEALED => "sealed",
+            _ => "closed",
+        };
+        RingChunkInfo {
+            source: cell.id,
+            segment: chunk.segment,
+            generation: chunk.generation,
+            state: state.into(),
+            // An open chunk without a fragment has no ticks yet.
+            begin: if chunk.items.is_empty() { 0 } else { chunk.begin },
+            end: chunk.end,
+            fragments: tally.fragments,
+            bytes: tally.bytes,
+            guards: segment.pins(),
+            pinned: self.space.lock().is_pinned(&cell.id, chunk.begin, chunk.end),
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Pin {
     pub(super) deadline_ns: u64,
     /// Chunks that it may keep.
     pub(super) granted: u32,
+    /// Nobody holds it.
+    pub(super) kept: bool,
 }
 
 impl Pin {
@@ -100,12 +102,15 @@ impl Space {
                     .push(format!("{} (pin {}) {bytes} of [{}, {})", other.holder, other.id, other.begin, other.end));
             }
             let held = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
-            return Err(Error::full(format!(
+            let cause = format!(
                 "a pin of {} bytes: the quota is {} bytes in at most {PINS_MAX} pins, {} are held: {held}",
                 u64::from(pin.granted) * segment_bytes,
                 u64::from(quota) * segment_bytes,
                 u64::from(granted) * segment_bytes,
-            )));
+            );
+            // The first one in the list: without any it is the quota alone, which the ring's owner has set.
+            let owner = self.pins.first().map_or("operator".to_owned(), |other| other.holder.to_string());
+            return Err(Error::full_of("pins", owner, cause));
         }
         // Ids are not used again: a handle whose pin has expired must not move another one's.
         self.next_pin += 1;
@@ -129,9 +134,12 @@ impl Space {
         let pin = self.pins.iter_mut().find(|pin| pin.id == id);
         let pin = pin.ok_or_else(|| Error::fenced(format!("pin {id}: its deadline has passed")))?;
         if granted > quota.saturating_sub(held) {
-            return Err(Error::full(format!(
+            let cause = format!(
                 "pin {id} on [{begin}, {end}) needs {granted} chunks: the quota is {quota}, other pins have {held}"
-            )));
+            );
+            let owner =
+                self.pins.iter().find(|pin| pin.id != id).map_or("operator".to_owned(), |pin| pin.holder.to_string());
+            return Err(Error::full_of("pins", owner, cause));
         }
         (pin.begin, pin.end, pin.deadline_ns, pin.granted) = (begin, end, deadline_ns, granted);
         debug_assert!(held + granted <= quota, "the grants pass the quota");
@@ -142,6 +150,7 @@ impl Space {
         let one = |pin: &Pin| RingPinStatus {
             id: pin.id,
             holder: pin.holder.to_string(),
+            kept: pin.kept,
             begin: pin.begin,
             end: pin.end,
             bytes: u64::from(pin.granted) * segment_bytes,

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 /// Shortest secret: 128 bits, where its bytes are random.
@@ -27,12 +29,14 @@ pub(crate) struct Rights(u8);
 
 impl Rights {
     /// Every right.
-    pub(crate) const ALL: Rights = Rights(0b1111);
+    pub(crate) const ALL: Rights = Rights(0b1_1111);
 
     /// These and one more.
     #[must_use]
     pub(crate) fn with(self, right: Right) -> Rights {
-        Rights(self.0 | 1 << right as u8)
+        // What an expert may do by hand, a mover may do as well.
+        let implied = if right == Right::Admin { 1 << Right::Archive as u8 } else { 0 };
+        Rights(self.0 | 1 << right as u8 | implied)
     }
 
     /// Whether this right is among them.
@@ -100,18 +104,35 @@ pub struct AccessToken {
 }
 
 /// The rights of a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Grant {
     /// Name of the token, for logs: never the secret.
     pub(crate) name: String,
     /// By keyspace; `*` is any that is not named.
     pub(crate) rights: BTreeMap<String, Rights>,
+    /// Set once the server knows this token no more, or with other rights: its connections end with their next call.
+    pub(crate) revoked: Arc<AtomicBool>,
 }
 
 impl Grant {
     /// The rights in a keyspace.
     pub(crate) fn rights(&self, keyspace: &str) -> Rights {
         self.rights.get(keyspace).or_else(|| self.rights.get("*")).copied().unwrap_or_default()
+    }
+
+    /// Whether the token was taken back.
+    ///
+    /// # Errors
+    /// `Invalid` if it was.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        // Relaxed: nothing else is read by it, and one call more or less under the old rights does not matter.
+        if self.revoked.load(Ordering::Relaxed) { Err(self.taken_back()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn taken_back(&self) -> Error {
+        Error::invalid(format!("token `{}` was taken back, or has other rights now: connect again", self.name))
     }
 }
 
@@ -154,16 +175,36 @@ impl Access {
             let rights = rights.into_iter().map(|(keyspace, list)| {
                 (keyspace, list.into_iter().fold(Rights::default(), |rights, right| rights.with(right)))
             });
-            access.tokens.push((secret, Grant { name, rights: rights.collect() }));
+            access.tokens.push((secret, Grant { name, rights: rights.collect(), revoked: Arc::default() }));
         }
         Ok(access)
     }
 
+    /// Whether everybody may do everything.
+    pub(crate) fn is_open(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Takes the place of other tokens: connections of a token that is the same go on, those of others end.
+    pub(crate) fn succeed(&mut self, old: &Access) {
+        for (secret, grant) in &old.tokens {
+            let same = self.tokens.iter_mut().find(|(known, new)| {
+                new.name == grant.name && new.rights == grant.rights && bool::from(known.equals(secret))
+            });
+            match same {
+                Some((_, new)) => new.revoked = grant.revoked.clone(),
+                None => grant.revoked.store(true, Ordering::Relaxed),
+            }
+        }
+    }
+
     /// What a client without a token may do: everything where no token is configured, else nothing.
     pub(crate) fn anonymous(&self) -> Option<Grant> {
-        self.tokens
-            .is_empty()
-            .then(|| Grant { name: "anonymous".to_owned(), rights: [("*".to_owned(), Rights::ALL)].into() })
+        self.tokens.is_empty().then(|| Grant {
+            name: "anonymous".to_owned(),
+            rights: [("*".to_owned(), Rights::ALL)].into(),
+            revoked: Arc::default(),
+        })
     }
 
     /// What the holder of this secret may do; `None` for a secret that nobody has. Where no token is configured a secret
@@ -218,20 +259,20 @@ pub(crate) mod tests {
     fn without_tokens_everybody_may_do_everything() {
         let access = Access::default();
         assert!(Right::ALL.iter().all(|right| access.anonymous().unwrap().rights("any").allow(*right)));
-        assert_eq!(access.grant(b"whatever"), access.anonymous());
+        assert_eq!(access.grant(b"whatever").unwrap().name, access.anonymous().unwrap().name);
     }
 
     #[test]
     fn with_tokens_only_the_whole_secret_enters() {
         let (first, second) = (b"0123456789abcdef", b"0123456789abcdeg");
         let access = access(vec![token("first", first), token("second", second)]).unwrap();
-        assert_eq!(access.anonymous(), None);
+        assert!(access.anonymous().is_none());
         assert_eq!(access.grant(first).unwrap().name, "first");
         assert_eq!(access.grant(second).unwrap().name, "second");
         let padded = [first.as_slice(), &[0]].concat();
         let long = [first.as_slice(), &[0; 1 << 16]].concat();
         for wrong in [b"".as_slice(), b"0123456789abcde", b"0123456789abcdeF", &padded, &long, &[0; 16], &[0; 256]] {
-            assert_eq!(access.grant(wrong), None, "{} bytes", wrong.len());
+            assert!(access.grant(wrong).is_none(), "{} bytes", wrong.len());
         }
     }
 
@@ -242,9 +283,10 @@ pub(crate) mod tests {
             [("*".to_owned(), vec![Right::Read, Right::Admin]), ("calib".to_owned(), vec![Right::Write])].into();
         let grant = access(vec![one]).unwrap().grant(b"0123456789abcdef").unwrap();
         let may = |keyspace: &str| Right::ALL.map(|right| grant.rights(keyspace).allow(right));
-        assert_eq!(may("events"), [true, false, false, true]);
-        assert_eq!(may("calib"), [false, true, false, false]);
-        let nothing = Grant { name: "none".to_owned(), rights: BTreeMap::new() };
+        // An administrator may do what a mover may.
+        assert_eq!(may("events"), [true, false, false, true, true]);
+        assert_eq!(may("calib"), [false, true, false, false, false]);
+        let nothing = Grant { name: "none".to_owned(), rights: BTreeMap::new(), revoked: Arc::default() };
         assert!(!Right::ALL.iter().any(|right| nothing.rights("events").allow(*right)));
     }
 
@@ -257,6 +299,24 @@ pub(crate) mod tests {
         let mut elsewhere = token("a", b"0123456789abcdef");
         elsewhere.rights = [("clib".to_owned(), vec![Right::Read])].into();
         assert!(access(vec![elsewhere]).unwrap_err().message().contains("keyspace `clib`"));
+    }
+
+    #[test]
+    fn tokens_that_go_or_change_are_taken_back_and_others_go_on() {
+        let (first, second, third) = (b"0123456789abcdef", b"0123456789abcdeg", b"0123456789abcdeh");
+        let old = access(vec![token("kept", first), token("gone", second), token("changed", third)]).unwrap();
+        let grants = [first, second, third].map(|secret| old.grant(secret).unwrap());
+        let mut changed = token("changed", third);
+        changed.rights = [("*".to_owned(), vec![Right::Read])].into();
+        let mut new = access(vec![token("kept", first), changed]).unwrap();
+        new.succeed(&old);
+        assert_eq!(grants.map(|grant| grant.check().is_err()), [false, true, true]);
+        assert!(new.grant(third).unwrap().check().is_ok());
+        // The next change is seen by connections of both.
+        let kept = [old.grant(first).unwrap(), new.grant(first).unwrap()];
+        let mut last = access(vec![token("other", second)]).unwrap();
+        last.succeed(&new);
+        assert!(kept.iter().all(|grant| grant.check().is_err()));
     }
 
     #[test]

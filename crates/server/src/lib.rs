@@ -7,6 +7,7 @@
 //! *Not here*: what calls mean (`forebay-store`), bytes of frames (`forebay-core`, `wire/`).
 
 mod access;
+mod audit;
 mod config;
 mod endpoint;
 mod http;
@@ -29,6 +30,7 @@ mod transport;
 mod units;
 
 pub use access::{AccessToken, Secret};
+pub use audit::AuditSettings;
 pub use config::{
     CreateRingSettings, CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings,
     RingSettings, ServerConfig, Settings, TokenSettings, WarmSettings,

@@ -16,6 +16,7 @@ use crate::page::Scraper;
 use crate::peer::{Admitted, Peer};
 use crate::server::Protocol;
 use crate::shared::Shared;
+use crate::tls::Certificates;
 use forebay_core::{Error, Result, ServedStore};
 use rustix::net::sockopt;
 use std::fmt;
@@ -61,7 +62,7 @@ pub(crate) struct Listener {
 
 enum Socket {
     Tcp(std::net::TcpListener),
-    Tls(std::net::TcpListener, TlsAcceptor),
+    Tls(std::net::TcpListener, Arc<Certificates>),
     Unix(std::os::unix::net::UnixListener, SocketFile),
 }
 
@@ -94,7 +95,7 @@ impl Listener {
     pub(crate) fn open(
         protocol: Protocol,
         endpoint: &Endpoint,
-        tls: Option<&TlsAcceptor>,
+        tls: Option<&Arc<Certificates>>,
         mode: u32,
     ) -> Result<Listener> {
         let failed = |error| cannot_listen(endpoint, error);
@@ -246,13 +247,13 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
-async fn take_tcp(listener: &TcpListener, acceptor: Option<&TlsAcceptor>) -> io::Result<(Stream, Peer)> {
+async fn take_tcp(listener: &TcpListener, acceptor: Option<&Arc<Certificates>>) -> io::Result<(Stream, Peer)> {
     let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
     let stream = stream.into_std()?;
     let stream = match acceptor {
-        Some(acceptor) => Stream::Tls(stream, acceptor.clone()),
+        Some(certificates) => Stream::Tls(stream, certificates.acceptor()),
         None => Stream::Tcp(stream),
     };
     Ok((stream, Peer::Address(address)))

@@ -1,6 +1,6 @@
 //! What a server serves under a name: the events of a store, or a ring.
 
-use forebay_core::{Error, LIVE_STATES, Result, ServedStore};
+use forebay_core::{Error, Result, ServedStore};
 use forebay_ring::Ring;
 use forebay_store::{RunStatus, Store};
 
@@ -99,9 +99,7 @@ impl Served {
                 // An announced event without fragments is in no state that `stats` counts, but it would be lost as
                 // well.
                 let awaited = |run: &RunStatus| store.ledger(run.run).is_ok_and(|ledger| ledger.awaited > 0);
-                LIVE_STATES.iter().any(|state| stats.events[*state as usize].events > 0)
-                    || stats.conflicts_kept > 0
-                    || store.runs().iter().any(awaited)
+                stats.events.total().events > 0 || stats.conflicts_kept > 0 || store.runs().iter().any(awaited)
             }
             Served::Ring(ring) => ring.stats().fragments > 0,
         }

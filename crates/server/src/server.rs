@@ -9,7 +9,8 @@
 //!
 //! *On failure*: a connection that fails ends alone. A listener that cannot be opened ends the start.
 
-use crate::access::Access;
+use crate::access::{Access, AccessToken};
+use crate::audit::Audit;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
 use crate::keyspaces::Keyspaces;
@@ -18,7 +19,7 @@ use crate::page::Scraper;
 use crate::peer::{Admitted, PEER, Peer};
 use crate::served::Served;
 use crate::shared::{Phase, Shared};
-use crate::tls::TlsFiles;
+use crate::tls::{Certificates, TlsFiles};
 use crate::transport::Transport;
 use crate::{listen, resp, session, tls};
 use forebay_core::{Error, Result, ServedStore};
@@ -43,6 +44,8 @@ const WAITING_GRACE: Duration = Duration::from_millis(200);
 /// A server at work. Dropping it stops it without grace.
 pub struct Server {
     shared: Arc<Shared>,
+    /// Keyspaces, for rights of new tokens.
+    names: Vec<String>,
     halt: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     endpoints: Vec<(Protocol, Endpoint)>,
@@ -88,20 +91,24 @@ impl Server {
     pub fn start_over<S: ServedStore>(served: Vec<Served<S>>, config: ServerConfig) -> Result<Server> {
         config.check()?;
         let keyspaces = Arc::new(Keyspaces::new(served)?);
+        say_narrow_windows(&keyspaces, config.limits.window_bytes);
         let access = Access::new(config.tokens, keyspaces.names())?;
-        let acceptor = config.tls.as_ref().map(TlsFiles::load).transpose()?;
+        let certificates = config.tls.as_ref().map(Certificates::load).transpose()?.map(Arc::new);
+        let audit = config.audit.map(Audit::open).transpose()?;
         let mut listeners = Vec::new();
         for (protocol, list) in [(Protocol::Native, &config.native), (Protocol::Resp, &config.resp)] {
             for endpoint in list {
-                listeners.push(Listener::open(protocol, endpoint, acceptor.as_ref(), config.unix_mode)?);
+                listeners.push(Listener::open(protocol, endpoint, certificates.as_ref(), config.unix_mode)?);
             }
         }
         let monitors = config.http.map(listen::open_for_monitors).transpose()?;
         let http = monitors.as_ref().map(|(_, bound)| *bound);
         let endpoints = listeners.iter().map(|listener| (listener.protocol, listener.endpoint.clone())).collect();
-        let shared = Arc::new(Shared::new(access, config.limits, config.threads));
+        let shared = Arc::new(Shared::new(access, audit, config.limits, config.threads));
         let (halt, halted) = watch::channel(false);
-        let mut server = Server { shared: shared.clone(), halt, threads: Vec::new(), endpoints, http };
+        shared.set_certificates(certificates);
+        let names = keyspaces.names().map(str::to_owned).collect();
+        let mut server = Server { shared: shared.clone(), names, halt, threads: Vec::new(), endpoints, http };
         let mut inboxes = Vec::new();
         for number in 0..config.threads {
             let (inbox, connections) = mpsc::unbounded_channel();
@@ -124,6 +131,41 @@ impl Server {
     /// Where it listens: with the ports that the system chose.
     pub fn endpoints(&self) -> impl Iterator<Item = (Protocol, &Endpoint)> {
         self.endpoints.iter().map(|(protocol, endpoint)| (*protocol, endpoint))
+    }
+
+    /// Takes other tokens and reads the certificates again, while it serves. Connections of tokens that stay go on, those of others
+    /// end with their next call; a new certificate is for new connections.
+    ///
+    /// # Errors
+    /// `Invalid` for tokens or certificates that cannot be: then everything is as it was.
+    pub fn reload(&self, tokens: Vec<AccessToken>, tls: Option<&TlsFiles>) -> Result<()> {
+        self.try_reload(tokens, tls).inspect_err(|error| self.reload_refused(error))
+    }
+
+    /// What was to be taken could not be read: that is counted and noted like tokens that this server refuses.
+    pub fn reload_refused(&self, error: &Error) {
+        self.shared.metrics.reload_failed();
+        self.shared.note("reload", "tokens and certificates", error.message());
+    }
+
+    fn try_reload(&self, tokens: Vec<AccessToken>, tls: Option<&TlsFiles>) -> Result<()> {
+        // Both are made before one of them is taken.
+        let access = Access::new(tokens, self.names.iter().map(String::as_str))?;
+        let certificates = match (self.shared.certificates(), tls) {
+            (Some(_), Some(files)) => Some(Certificates::load(files)?),
+            (None, None) => None,
+            _ => return Err(Error::invalid("TLS is switched on or off at a start only")),
+        };
+        if access.is_open() != self.shared.access().is_open() {
+            return Err(Error::invalid("the first token is given, and the last one taken away, at a start only"));
+        }
+        self.shared.replace_access(access);
+        if let (Some(now), Some(new)) = (self.shared.certificates(), certificates) {
+            now.replace(new);
+        }
+        self.shared.metrics.reloaded();
+        self.shared.note("reload", "tokens and certificates", "done");
+        Ok(())
     }
 
     /// The state of the server.
@@ -295,6 +337,22 @@ async fn session<T: Transport, S: ServedStore>(
     match protocol {
         Protocol::Native => session::serve(stream, shared, keyspaces).await,
         Protocol::Resp => resp::serve(stream, shared, keyspaces).await,
+    }
+}
+
+/// Says which keyspaces allow fragments that no client can send or read here: else a producer would be the first to learn it.
+fn say_narrow_windows<S: ServedStore>(keyspaces: &Keyspaces<S>, window_bytes: u32) {
+    for (keyspace, store) in keyspaces.stores() {
+        let fragment_bytes_max = store.keyspace().fragment_bytes_max;
+        if fragment_bytes_max >= window_bytes as usize {
+            tracing::warn!(
+                keyspace,
+                fragment_bytes_max,
+                window_bytes,
+                "fragments of this keyspace may be larger than a connection's window, and are refused then: raise window_bytes in \
+                 [limits] above fragment_bytes_max, or create the keyspace with a smaller one"
+            );
+        }
     }
 }
 

@@ -1,12 +1,16 @@
 //! What every session of a server has in common, beside what is served (`keyspaces.rs`).
 
 use crate::access::Access;
+use crate::audit::{Actor, Audit, Audited, audited};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::peer::{Peers, Refusals};
-use forebay_core::{Error, Result};
+use crate::tls::Certificates;
+use forebay_core::{Call, Error, Result};
+use parking_lot::RwLock;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -33,8 +37,12 @@ impl Phase {
 
 /// Rules and counters, shared by all threads.
 pub(crate) struct Shared {
-    /// Who may do what.
-    pub(crate) access: Access,
+    /// Who may do what; replaced as a whole.
+    access: RwLock<Arc<Access>>,
+    /// Where changes are noted, if anywhere.
+    pub(crate) audit: Option<Audit>,
+    /// Those of `tls://` listeners.
+    certificates: OnceLock<Arc<Certificates>>,
     /// Limits of a connection.
     pub(crate) limits: Limits,
     /// The counters.
@@ -63,9 +71,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// What sessions on this many threads share.
-    pub(crate) fn new(access: Access, limits: Limits, threads: usize) -> Shared {
+    pub(crate) fn new(access: Access, audit: Option<Audit>, limits: Limits, threads: usize) -> Shared {
         Shared {
-            access,
+            access: RwLock::new(Arc::new(access)),
+            audit,
+            certificates: OnceLock::new(),
             limits,
             metrics: Metrics::default(),
             resp_clients: 0.into(),
@@ -79,6 +89,54 @@ impl Shared {
             phase: AtomicU8::new(Phase::Starting as u8),
             beats: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             began: Instant::now(),
+        }
+    }
+
+    /// Who may do what.
+    pub(crate) fn access(&self) -> Arc<Access> {
+        self.access.read().clone()
+    }
+
+    /// The certificates of its listeners, told once before it serves.
+    pub(crate) fn set_certificates(&self, certificates: Option<Arc<Certificates>>) {
+        if let Some(certificates) = certificates {
+            let told = self.certificates.set(certificates);
+            debug_assert!(told.is_ok(), "a server has one set of certificates");
+        }
+    }
+
+    pub(crate) fn certificates(&self) -> Option<&Arc<Certificates>> {
+        self.certificates.get()
+    }
+
+    /// A line of the audit log about the server itself.
+    pub(crate) fn note(&self, call: &str, about: &str, answer: &str) {
+        if let Some(audit) = &self.audit {
+            audit.note(call, about, answer);
+        }
+    }
+
+    /// Others may do something from now on.
+    pub(crate) fn replace_access(&self, mut access: Access) {
+        let mut now = self.access.write();
+        access.succeed(&now);
+        *now = Arc::new(access);
+    }
+
+    /// Makes a call, which is audited if it changes what operators answer for.
+    ///
+    /// # Errors
+    /// `Unavailable` where the audit log cannot be written: the call is not made. Else those of the call.
+    pub(crate) fn audited<T>(
+        &self,
+        actor: &Actor,
+        call: Call,
+        about: impl FnOnce() -> String,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match &self.audit {
+            Some(audit) if audited(call) != Audited::No => audit.around(actor, call, &about(), make),
+            _ => make(),
         }
     }
 
@@ -174,7 +232,7 @@ mod tests {
 
     #[test]
     fn phases_go_one_way() {
-        let shared = Shared::new(Access::default(), Limits::default(), 1);
+        let shared = Shared::new(Access::default(), None, Limits::default(), 1);
         assert_eq!(shared.phase(), Phase::Starting);
         shared.enter(Phase::Ready);
         shared.enter(Phase::Stopping);

@@ -9,6 +9,7 @@ use crate::access::private;
 use crate::locate::Problem;
 use crate::transport::Transport;
 use forebay_core::{Error, Result};
+use parking_lot::RwLock;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,6 +20,7 @@ use std::io::{self, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -98,6 +100,21 @@ impl TlsFiles {
     }
 }
 
+impl TlsFiles {
+    /// When the first certificate of the chain expires, in seconds since 1970: after that no client believes the server.
+    fn expires(&self) -> Result<i64> {
+        let file = self.certificate.display();
+        let mut first = i64::MAX;
+        for certificate in certificates(&self.certificate)? {
+            let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).map_err(|error| {
+                Error::invalid(format!("tls: {file}: holds no certificate that can be understood: {error}"))
+            })?;
+            first = first.min(parsed.validity().not_after.timestamp());
+        }
+        Ok(first)
+    }
+}
+
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let wrong = |why: &dyn std::fmt::Display| Error::invalid(format!("tls: {}: {why}", file.display()));
     let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
@@ -112,6 +129,38 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
     // Checked before it is read: a key that every user can read is refused, not used with a warning.
     private(file, &std::fs::File::open(file).map_err(|error| wrong(&error))?)?;
     PrivateKeyDer::from_pem_file(file).map_err(|error| wrong(&error))
+}
+
+/// The certificate in force, which may be replaced while the server runs.
+pub(crate) struct Certificates {
+    acceptor: RwLock<TlsAcceptor>,
+    /// When the first certificate of the chain expires, in seconds since 1970.
+    expires: AtomicI64,
+}
+
+impl Certificates {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// As [`TlsFiles::load`].
+    pub(crate) fn load(files: &TlsFiles) -> Result<Certificates> {
+        Ok(Certificates { acceptor: RwLock::new(files.load()?), expires: AtomicI64::new(files.expires()?) })
+    }
+
+    /// Takes these for all handshakes from now on.
+    pub(crate) fn replace(&self, new: Certificates) {
+        *self.acceptor.write() = new.acceptor.into_inner();
+        self.expires.store(new.expires.into_inner(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.read().clone()
+    }
+
+    /// When the first of them expires, in seconds since 1970.
+    pub(crate) fn expires(&self) -> i64 {
+        self.expires.load(Ordering::Relaxed)
+    }
 }
 
 /// Why a handshake came to nothing.
@@ -186,7 +235,7 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair};
     use rustls::pki_types::ServerName;
     use std::future::poll_fn;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio_rustls::TlsConnector;
 

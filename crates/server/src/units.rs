@@ -183,6 +183,22 @@ pub(crate) mod share {
     }
 }
 
+/// As [`share`], where a value may be left out.
+pub(crate) mod share_or_none {
+    use super::*;
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Option<f64>, D::Error> {
+        share::deserialize(from).map(Some)
+    }
+
+    pub(crate) fn serialize<S: Serializer>(share: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+        match share {
+            Some(share) => share::serialize(share, to),
+            None => to.serialize_none(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The run's account always balances and shows the state of all data.
     let ledger = store.ledger(7)?;
     assert_eq!(ledger.imbalance(), None);
-    assert_eq!((ledger.stored.fragments, ledger.live[LiveState::Ready as usize].events), (4, 2));
+    assert_eq!((ledger.stored.fragments, ledger.live.ready.events), (4, 2));
     println!("run 7: {} fragments stored in 2 ready events", ledger.stored.fragments);
 
     store.close()?;

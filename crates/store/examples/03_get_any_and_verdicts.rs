@@ -3,7 +3,7 @@
 //! A lease is an exclusive right to one event for a limited time, fenced by a token. One verdict ends it.
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
-use forebay_store::core::{Keyspace, Kind, LiveState};
+use forebay_store::core::{Keyspace, Kind};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Sources, Store};
 use std::error::Error;
 
@@ -59,8 +59,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         lease.requeue()?;
     }
     let stats = store.stats();
-    assert_eq!(stats.events[LiveState::Ready as usize].events, 2);
-    assert_eq!(stats.events[LiveState::Accepted as usize].events, 1);
+    assert_eq!(stats.events.ready.events, 2);
+    assert_eq!(stats.events.accepted.events, 1);
 
     let ledger = store.ledger(1)?;
     assert_eq!(ledger.imbalance(), None);

@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Keyspace, Kind, Prescale};
-use forebay_store::{Accept, Config, GetAny, PutOptions, PutOutcome, Sources, Store};
+use forebay_store::{Accept, Config, GetAny, PutOptions, PutOutcome, ResultFragment, Sources, Store};
 use std::error::Error;
 
 const EVENTS: u64 = 1000;
@@ -15,6 +15,7 @@ const KEYSPACE: &str = r#"
     key = ["run:u32", "event:u64", "source:u32"]
     primary = ["run", "event"]
     stages = ["fast", "final"]
+    streams = ["physics", "calibration"]
     [[groups]]
     name = "muon"
     sources = ["0..1"]
@@ -58,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let interesting = schema.values(lease.primary.as_bytes())[1] % 10 == 0;
             if interesting {
                 assert_eq!(lease.get(&Sources::group(&keyspace, "calorimeter")?)?.len(), 6);
-                lease.pass("final", &[(&fast_result, b"a muon")])?;
+                lease.pass("final", &[ResultFragment::new(&fast_result, b"a muon")])?;
                 passed += 1;
             } else {
                 lease.reject()?;
@@ -72,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Stage `final`: its results go to every stream. Physics keeps everything, calibration only the calorimeter.
     let final_result = schema.source(&[1001])?;
-    let results = [(&final_result[..], &b"accepted"[..])];
+    let results = [ResultFragment::new(&final_result, b"accepted")];
     let last = GetAny { n: 64, stage: Some("final".to_owned()), ..GetAny::default() };
     let (mut accepted, mut calibrations) = (Vec::new(), 0);
     loop {

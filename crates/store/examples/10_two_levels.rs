@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let ledger = store.ledger(1)?;
     assert_eq!((ledger.released.events, ledger.imbalance()), (10, None));
-    println!("ten released, {} ready; the ledger balances over both levels", ledger.live[1].events);
+    println!("ten released, {} ready; the ledger balances over both levels", ledger.live.ready.events);
     store.close()?;
     std::fs::remove_dir_all(&dir)?;
     Ok(())

@@ -1,12 +1,12 @@
-//! The work of a mover: drain a full container of an accepted stream, read its events one by one, and release them:
+//! The work of a mover: claim a full container, read its events one by one, say that the archive has them:
 //! `cargo run -p forebay-store --example 11_draining_containers`.
 //!
-//! Meanwhile the device writes into other containers. When the last event of the container is gone, all its space is
-//! free at once.
+//! Meanwhile the device writes into other containers. What was proved stays in custody for `custody_min`, here for no time; when
+//! the last event of the container is gone, all its space is free at once. `forebay move` is such a mover.
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
-use forebay_store::core::{Keyspace, Kind, Level};
-use forebay_store::{Config, GetAny, PutOptions, Store, WarmDevice};
+use forebay_store::core::{ClaimRequest, Keyspace, Level, MovedStore};
+use forebay_store::{Config, GetAny, PutOptions, Sources, Store, WarmDevice};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         warm: vec![WarmDevice::directory(dir.join("device"), 32 << 20)],
         container_bytes: 2 << 20,
         device_log_bytes: 1 << 20,
+        custody_min: Duration::ZERO,
         ..Config::default()
     };
     let store = Store::create(&dir.join("store"), &Keyspace::events("events", 1), config)?;
@@ -45,35 +46,41 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
 
-    // An unknown stream is an error, not an empty answer.
-    let unknown = store.drain("calibration").err().ok_or("no such stream")?;
-    assert_eq!(unknown.kind(), Kind::Invalid);
-
-    // The oldest full container first. It is not written to any more, and no other caller drains it.
+    // The oldest full container first. It is not written to any more, and no other mover gets it. Those that are still being
+    // filled wait for more, up to an hour.
+    let request =
+        ClaimRequest { device: None, move_after: Duration::from_secs(3600), duration: Duration::from_secs(60) };
     let mut moved = 0;
-    while let Some(mut drain) = store.drain("physics")? {
-        let mut of_container = 0;
-        while let Some(event) = drain.next_event()? {
-            for fragment in &event.fragments {
-                // Here a mover writes to the archive, reads back and compares; then it releases.
-                fragment.verify()?;
-                assert_eq!((&**fragment, fragment.level()), (&FRAGMENT[..], Level::Warm));
+    while let Some(claim) = store.claim(&request)? {
+        let mut seen = 0;
+        loop {
+            let page = store.claimed(&claim.token, seen)?;
+            if page.is_empty() {
+                break;
             }
-            let primary = event.primary;
-            // Drop the guards first: space under a guard is not reused.
-            drop(event);
-            assert!(store.release(&primary)?);
-            of_container += 1;
+            seen += page.len() as u64;
+            for claimed in page {
+                let sources = claimed.sources.map_or(Sources::All, Sources::Only);
+                let event = store.get_event(&claimed.primary, &sources)?.ok_or("a claimed event")?;
+                for fragment in &event.fragments {
+                    // Here a mover writes to the archive; then it reads all of it back and compares.
+                    fragment.verify()?;
+                    assert_eq!((&**fragment, fragment.level()), (&FRAGMENT[..], Level::Warm));
+                }
+            }
+            store.extend_claim(&claim.token, request.duration)?;
         }
-        let number = drain.container();
-        drop(drain);
-        let state = store.containers()[number as usize].state.clone();
-        println!("container {number}: {of_container} events moved, now {state}");
-        assert_eq!(state, "empty");
-        moved += of_container;
+        // Durable before the answer: from here on the store may let the events go.
+        let proved = store.prove(&claim.token)?;
+        println!("{:?}: {proved} events are in custody", claim.unit);
+        moved += proved;
+    }
+    while store.ledger(7)?.released.events < moved {
+        assert!(Instant::now() < deadline, "custody of no time ends at once");
+        std::thread::sleep(Duration::from_millis(5));
     }
 
-    // The other events are in containers that are still filling: they are drained once they are full or closed.
+    // The other events are in containers that are still being filled.
     let ledger = store.ledger(7)?;
     assert_eq!((ledger.released.events, ledger.imbalance()), (moved, None));
     assert!(moved > 0 && moved < EVENTS);

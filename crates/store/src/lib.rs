@@ -27,6 +27,7 @@ mod events;
 mod fragment;
 mod index;
 mod inhibit;
+mod keyspace_file;
 mod levels;
 mod limits;
 mod locks;
@@ -55,14 +56,13 @@ pub use forebay_core::{
 pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
 pub use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 pub use fragment::{Event, Fragment, Sample};
-pub use levels::Drain;
 pub use store::Store;
 pub use upkeep::InhibitWatch;
 
 forebay_core::implement_event_store!(
     Store,
     Fragment,
-    Store,
+    forebay_core::Held<Store>,
     Producer,
     Range,
     |store| Ok(store.runs()),

@@ -14,6 +14,7 @@
 use crate::config::Config;
 use crate::config::check_marks;
 use crate::engine::{Engine, new_holder};
+use crate::keyspace_file::{self, KEYSPACE_FILE, REGION_FILE};
 use crate::levels;
 use crate::placement::{Level, There};
 use crate::{Store, recover, upkeep};
@@ -29,13 +30,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) const KEYSPACE_FILE: &str = "keyspace.toml";
-pub(crate) const REGION_FILE: &str = "hot.fb";
-
 pub(crate) const HOLDS: Holds = Holds {
     name: "store",
     keyspace_file: KEYSPACE_FILE,
     region_file: REGION_FILE,
+    others: &[("ring.fb", "a ring"), ("ring.toml", "a ring")],
     after_restart: " of any run that was open; look with `check`, then open with accept_loss",
 };
 
@@ -43,7 +42,7 @@ impl Store {
     /// Makes a new store in `dir`, which is made if need be and holds none yet.
     ///
     /// # Errors
-    /// `Invalid` for a keyspace, sizes or marks that cannot be, a directory that holds a store or cannot be written, `Full`
+    /// `Invalid` for a keyspace, sizes or marks that cannot be, a directory that holds a store or a ring, or cannot be written, `Full`
     /// without space for the region.
     pub fn create(dir: &Path, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
@@ -62,12 +61,14 @@ impl Store {
     /// `devices.toml` does not list the devices that the store was made with; `Unavailable` where another process has it; `Corrupt` for what cannot be accounted for, by segment and entry, and
     /// after a restart of the machine over a medium that does not survive one.
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
-        let (keyspace, text) = read_keyspace(dir)?;
+        let known = keyspace_file::read(dir)?;
         let path = dir.join(REGION_FILE);
         if (std::fs::metadata(&path).is_err() || Region::is_unfinished(&path)) && levels::has_devices(dir) {
+            let (keyspace, text) = known;
             return start_without_hot(dir, &keyspace, &text, config);
         }
         let region = Region::open(&path, config.flush)?;
+        let (keyspace, text) = keyspace_file::finish_change(dir, &region, known)?;
         start_old(region, &keyspace, &text, config, Some(dir))
     }
 
@@ -197,15 +198,6 @@ fn geometry(schema: &KeySchema, config: &Config) -> Result<Geometry> {
     Ok(Geometry { segment_bytes, segments: segments as u32, key_bytes, primary_bytes })
 }
 
-pub(crate) fn read_keyspace(dir: &Path) -> Result<(Keyspace, String)> {
-    let path = dir.join(KEYSPACE_FILE);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Error::invalid(format!("{}: no Forebay store here", dir.display())).with_source(error))?;
-    let keyspace = Keyspace::from_toml(&text)
-        .map_err(|error| Error::invalid(format!("{}: cannot be read", path.display())).with_source(error))?;
-    Ok((keyspace, text))
-}
-
 fn start_new(
     region: Region,
     geometry: Geometry,
@@ -299,6 +291,7 @@ fn start_on_warm(
 
 impl Store {
     fn start(engine: Engine) -> Result<Store> {
+        engine.book_custody();
         let maintenance = engine.config.maintenance;
         let holder = new_holder(&Arc::new(engine), "store");
         if maintenance {

@@ -2,14 +2,9 @@
 //!
 //! Those on the way of each fragment are inlined: a session over the trait calls what it would call without it.
 
-use crate::{
-    ConflictInfo, DebugInfo, EventInfo, Fragment, HoldInfo, LedgerBy, LedgerRow, Marks, Producer, PutOptions,
-    PutOutcome, Reservation, RunStatus, Sample, Sampler, Sampling, SegmentInfo, SourceStatus, Sources, Store, Watch,
-    Why,
-};
+use crate::{Fragment, Producer, PutOptions, PutOutcome, Reservation, RunStatus, Sample, Sampler, Store, Watch};
 use forebay_core::{
-    Attributes, Bounds, ContainerStatus, FollowRun, Key, Level, OperatedStore, Primary, ReportingProducer,
-    ReserveFragment, Result, SampleEvents, ServedStore, Token,
+    FollowRun, Key, Level, Primary, ReportingProducer, ReserveFragment, Result, SampleEvents, ServedStore,
 };
 use std::task::Waker;
 use std::time::Duration;
@@ -52,86 +47,17 @@ impl SampleEvents for Sampler {
     }
 }
 
-impl OperatedStore for Store {
-    type Watch = Watch;
-    type Sampler = Sampler;
-
-    fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
-        self.events(bounds)
-    }
-    fn update_attributes(&self, primary: &Primary, attributes: &Attributes, token: Option<&Token>) -> Result<()> {
-        self.update_attributes(primary, attributes, token)
-    }
-    fn replay(&self, primary: &Primary) -> Result<bool> {
-        self.replay(primary)
-    }
-    fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
-        self.outputs(primary)
-    }
-    fn why(&self, key: &Key) -> Result<Why> {
-        self.why(key)
-    }
-    fn run_pause(&self, run: u64) -> Result<()> {
-        self.run_pause(run)
-    }
-    fn run_resume(&self, run: u64) -> Result<()> {
-        self.run_resume(run)
-    }
-    fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
-        self.ledger_by(run, by)
-    }
-    fn sources(&self, run: u64) -> Result<Vec<SourceStatus>> {
-        self.sources(run)
-    }
-    fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
-        self.mask(run, source, from)
-    }
-    fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
-        self.unmask(run, source, from)
-    }
-    fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
-        self.hold(run, conditions)
-    }
-    fn release_hold(&self, id: u32) -> Result<bool> {
-        self.release_hold(id)
-    }
-    fn holds(&self) -> Result<Vec<HoldInfo>> {
-        Ok(self.holds())
-    }
-    fn debug_events(&self) -> Result<Vec<DebugInfo>> {
-        Ok(self.debug_events())
-    }
-    fn conflicts(&self) -> Result<Vec<ConflictInfo>> {
-        Ok(self.conflicts())
-    }
-    fn losses(&self) -> Result<Vec<String>> {
-        Ok(self.losses())
-    }
-    fn segments(&self) -> Result<Vec<SegmentInfo>> {
-        Ok(self.segments())
-    }
-    fn containers(&self) -> Result<Vec<ContainerStatus>> {
-        Ok(self.containers())
-    }
-    fn marks(&self) -> Result<Marks> {
-        Ok(self.marks())
-    }
-    fn watch(&self, run: u64) -> Result<Watch> {
-        self.watch(run)
-    }
-    fn sampler(&self, sampling: &Sampling) -> Result<Sampler> {
-        self.sampler(sampling)
-    }
-}
+forebay_core::implement_operated_store!(Store, Watch, Sampler, |answer| Ok(answer));
 
 impl ServedStore for Store {
     type Reservation = Reservation;
+    type Executor = Store;
 
     fn named(&self, holder: &str) -> Store {
         self.named(holder)
     }
     #[inline]
-    fn holder(&self) -> &Store {
+    fn executor(&self) -> &Store {
         self
     }
     fn boot(&self) -> u32 {

@@ -5,8 +5,10 @@ mod common;
 
 use common::fixture::{Fixture, RUN};
 use common::{TempDir, eventually, put, refused, sealed_events, small_config};
-use forebay_store::core::{Bounds, Completeness, Key, Keyspace, Kind, LiveState};
-use forebay_store::{Accept, Config, Fragment, GetAny, Inhibit, Lease, PutOptions, PutOutcome, Sources, Store};
+use forebay_store::core::{Bounds, Completeness, Key, Keyspace, Kind, Live, LiveState};
+use forebay_store::{
+    Accept, Config, Fragment, GetAny, Inhibit, Lease, PutOptions, PutOutcome, ResultFragment, Sources, Store,
+};
 use std::time::{Duration, Instant};
 
 const VALUE: [u8; 2048] = [0x5A; 2048];
@@ -438,7 +440,7 @@ fn filled_with_events_of_every_kind_it_is_emptied_without_a_refusal() {
     }
     let ledger = store.run_close(RUN).unwrap().ledger;
     assert_eq!((ledger.imbalance(), ledger.never_seen, ledger.awaited), (None, announced, 0));
-    assert_eq!(ledger.live.map(|tally| tally.fragments), [0; 5]);
+    assert_eq!(ledger.live, Live::default());
     eventually(&store, "everything is free", || store.stats().fill < store.config.hot_low);
 }
 
@@ -450,7 +452,7 @@ fn results_may_find_no_space_but_verdicts_do() {
     store.stored(3 << 30, 0, b"small");
     let lease = store.take(1 << 30);
     let result = store.source(9);
-    lease.pass("final", &[(&result, b"in time")]).unwrap();
+    lease.pass("final", &[ResultFragment::new(&result, b"in time")]).unwrap();
     let token = lease.token;
     let count = fill(&store, 0);
     // Fragments of events that are there fill the reserve that results would take.
@@ -460,11 +462,11 @@ fn results_may_find_no_space_but_verdicts_do() {
     }
     let lease = store.take(2 << 30);
     let big = [7; 4096];
-    refused(lease.pass("final", &[(&result, &big)]), Kind::Full);
-    refused(lease.accept_into(&Accept { streams: &[], results: &[(&result, &big)] }), Kind::Full);
+    refused(lease.pass("final", &[ResultFragment::new(&result, &big)]), Kind::Full);
+    refused(lease.accept_into(&Accept { streams: &[], results: &[ResultFragment::new(&result, &big)] }), Kind::Full);
     assert_eq!(store.state(2 << 30), Some(LiveState::Leased), "nothing is decided");
     // Results that were stored when there was space: the repetition needs none.
-    store.pass(&store.primary(1 << 30), &token, "final", &[(&result, &big)]).unwrap();
+    store.pass(&store.primary(1 << 30), &token, "final", &[ResultFragment::new(&result, &big)]).unwrap();
     lease.pass("final", &[]).unwrap();
     store.take(3 << 30).accept(&["main"]).unwrap();
     let leases = of_stage(&store, "final", 10);

@@ -8,7 +8,7 @@ use common::fixture::{Fixture, RUN};
 use common::{TempDir, key, put, sealed_events, small_config};
 use forebay_media::bytes::{SegmentHeader, SegmentKind, Superblock};
 use forebay_store::core::*;
-use forebay_store::{Config, PutOptions, PutOutcome, Store};
+use forebay_store::{Config, PutOptions, PutOutcome, ResultFragment, Store};
 use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 use std::time::Duration;
@@ -275,7 +275,7 @@ fn dense_decided_events_do_not_use_the_region_up() {
         if let Err(error) = put(&s, &key(RUN, e, 0), b"x") {
             panic!(
                 "event {e}, nothing is live ({:?}), free {}: {error}",
-                s.stats().events[1].events,
+                s.stats().events.ready.events,
                 s.stats().segments_free
             );
         }
@@ -480,7 +480,7 @@ fn a_result_that_counts_is_there_after_the_second_opening_too() {
         if let Some(step) = cut {
             medium.arm(before + step, 1);
         }
-        lease.pass("final", &[(&store.schema().source(&[7]).unwrap(), b"result")]).unwrap();
+        lease.pass("final", &[ResultFragment::new(&store.schema().source(&[7]).unwrap(), b"result")]).unwrap();
         (medium.steps() - before, medium.crash_image())
     };
     for step in 1..=run(None).0 {
@@ -577,8 +577,9 @@ fn a_source_that_comes_in_between_is_not_masked() {
 #[test]
 fn sources_out_of_order_or_of_another_width_are_refused() {
     let mut store = Fixture::new(&two_stages(1));
-    let wrong = [vec![vec![0, 0, 0, 5], vec![0, 0, 0, 3]], vec![vec![0, 0, 0, 5]; 2], vec![vec![0; 3]], vec![]];
+    let wrong: [Vec<&[u8]>; 4] = [vec![&[0, 0, 0, 5], &[0, 0, 0, 3]], vec![&[0, 0, 0, 5]; 2], vec![&[0; 3]], vec![]];
     for sources in wrong {
+        let sources = sources.iter().map(|source| Source::from_packed(source)).collect();
         let config = RunConfig::new(Completeness::Sources(sources), Duration::from_secs(1));
         common::refused(store.run_open(RUN, &config), Kind::Invalid);
         store.reopen();
@@ -603,7 +604,7 @@ fn a_removed_result_does_not_complete_its_event_after_a_restart() {
     let mut store = Fixture::new(&keyspace);
     (0..2).for_each(|source| store.stored(1, source, b"x"));
     assert!(store.seal(&store.primary(1)).unwrap());
-    store.take(1).pass("final", &[(&store.source(7), b"result")]).unwrap();
+    store.take(1).pass("final", &[ResultFragment::new(&store.source(7), b"result")]).unwrap();
     assert!(store.remove(&store.key(1, 7)).unwrap());
     store.in_every_life(|store| assert_eq!(store.counts(), [0, 1, 0, 0]));
 }

@@ -141,6 +141,7 @@ calls! {
     open_event(primary: &Primary, how: &OpenEvent<'_>) -> PutOutcome;
     seal(primary: &Primary) -> bool;
     release(primary: &Primary) -> bool;
+    release_range(bounds: &Bounds, stream: Option<&str>, after: Option<&Primary>) -> core::Released;
     replay(primary: &Primary) -> bool;
     get_any(request: &GetAny) -> Vec<Lease>;
     lease(primary: &Primary, duration: Option<Duration>) -> Option<Lease>;
@@ -158,8 +159,8 @@ calls! {
     ledger(run: u64) -> Ledger;
     ledger_by(run: u64, by: LedgerBy) -> Vec<LedgerRow>;
     sources(run: u64) -> Vec<SourceStatus>;
-    mask(run: u64, source: &[u8], from: Option<&Primary>) -> ();
-    unmask(run: u64, source: &[u8], from: Option<&Primary>) -> ();
+    mask(run: u64, source: &core::Source, from: Option<&Primary>) -> ();
+    unmask(run: u64, source: &core::Source, from: Option<&Primary>) -> ();
     hold(run: Option<u64>, conditions: &[&str]) -> u32;
     release_hold(id: u32) -> bool;
     why(key: &Key) -> Why;

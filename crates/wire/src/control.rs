@@ -1,6 +1,6 @@
 //! Rare calls, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
-use forebay_core::{Call, Key, LedgerBy, Primary, SourceId};
+use forebay_core::{Bounds, Call, Key, LedgerBy, Primary, Source, SourceId, Token};
 use serde::{Deserialize, Serialize};
 
 /// A rare call. Times are in milliseconds, keys hexadecimal digits of their packed bytes, sources of events packed, as arrays of
@@ -59,7 +59,7 @@ pub enum Control {
         /// Its run.
         run: u64,
         /// The source.
-        source: Vec<u8>,
+        source: Source,
         /// First event.
         from: Option<Primary>,
         /// Masked or not.
@@ -97,8 +97,54 @@ pub enum Control {
     Stats,
     /// Segments of the hot level.
     Segments,
+    /// Containers of the warm level.
+    Containers,
+    /// Fills at which inhibit and demotion start and stop.
+    Marks,
     /// What the opening found missing and was accepted.
     Losses,
+    /// Accepted and debug events are released. Answers how many, and where to go on.
+    ReleaseRange {
+        /// Lowest and highest value of each sub-key.
+        bounds: Vec<(u64, u64)>,
+        /// Of this stream; of all where it is null.
+        stream: Option<String>,
+        /// Only events after this one.
+        after: Option<Primary>,
+    },
+    /// A mover claims something to archive. Answers the claim, or null.
+    Claim {
+        /// Of this device; of any where it is null.
+        device: Option<u32>,
+        /// How long what is still being filled waits for more.
+        move_after_ms: u64,
+        /// How long the claim lasts.
+        ms: u64,
+    },
+    /// Events of a claim. Answers a list of them, empty behind the last one.
+    Claimed {
+        /// The claim.
+        token: Token,
+        /// How many of them to pass over.
+        after: u64,
+    },
+    /// A claim goes on for this long. Answers null.
+    ExtendClaim {
+        /// The claim.
+        token: Token,
+        /// How long.
+        ms: u64,
+    },
+    /// The archive has what was claimed. Answers how many events that are.
+    Prove {
+        /// The claim.
+        token: Token,
+    },
+    /// A claim ends without a proof. Answers null.
+    GiveBack {
+        /// The claim.
+        token: Token,
+    },
     /// A producer enters the books of a run, for as long as the connection lasts. Answers the number of the object.
     Producer {
         /// Its run.
@@ -135,7 +181,7 @@ pub enum Control {
         /// Events as they are decided.
         decided: bool,
         /// Sources whose bytes are wanted, packed: null for all, an empty list for none.
-        sources: Option<Vec<Vec<u8>>>,
+        sources: Option<Vec<Source>>,
         /// Most events a second.
         rate_hz: f64,
         /// Most bytes of one event.
@@ -164,6 +210,26 @@ pub enum Control {
         /// How long from now on.
         ms: u64,
     },
+    /// A stretch of ticks of a ring is kept for this long, also without the connection. Answers the pin, as `stats` lists it.
+    KeepPin {
+        /// First tick.
+        begin: u64,
+        /// Tick after the last one.
+        end: u64,
+        /// Of these sources; of all where it is null.
+        sources: Option<Vec<SourceId>>,
+        /// How long.
+        ms: u64,
+    },
+    /// A pin that no connection holds ends. Answers whether there was one.
+    Unpin {
+        /// Its number.
+        id: u64,
+    },
+    /// Every chunk of a ring.
+    RingChunks,
+    /// The tick that a ring expects to arrive now; null before its first put.
+    RingNow,
     /// An object of this connection ends. Answers null.
     Drop {
         /// Its number.
@@ -183,8 +249,14 @@ impl Control {
             Control::Mask { .. } => Call::Mask,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,
+            Control::ReleaseRange { .. } | Control::Prove { .. } => Call::Release,
+            Control::Claim { .. }
+            | Control::Claimed { .. }
+            | Control::ExtendClaim { .. }
+            | Control::GiveBack { .. } => Call::Archive,
             Control::Producer { .. } | Control::Report { .. } => Call::Producer,
-            Control::Pin { .. } | Control::MovePin { .. } => Call::Pin,
+            Control::Pin { .. } | Control::MovePin { .. } | Control::KeepPin { .. } => Call::Pin,
+            Control::Unpin { .. } => Call::Unpin,
             Control::Watch { .. } | Control::Sampler { .. } | Control::Drop { .. } => Call::Watch,
             Control::Runs
             | Control::Ledger { .. }
@@ -197,10 +269,19 @@ impl Control {
             | Control::Outputs { .. }
             | Control::Stats
             | Control::Segments
+            | Control::Containers
+            | Control::Marks
             | Control::Losses
-            | Control::RingSources => Call::Look,
+            | Control::RingSources
+            | Control::RingChunks
+            | Control::RingNow => Call::Look,
         }
     }
+}
+
+/// Bounds as a control says them.
+pub fn bounds_of(bounds: &Bounds) -> Vec<(u64, u64)> {
+    bounds.lower().iter().copied().zip(bounds.upper().iter().copied()).collect()
 }
 
 /// The kind of a producer's report.

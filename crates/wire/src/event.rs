@@ -3,7 +3,7 @@
 use super::{WireFragment, WireReader, WireWriter};
 use forebay_core::{
     Attributes, Condition, Error, Filter, GetAny, Key, Keyspace, LIVE_STATES, Level, LiveState, Primary, Result,
-    SourceStates, Sources, Token,
+    Source, SourceStates, Sources, Token,
 };
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub struct WireVerdict {
     /// The decision.
     pub judgement: WireJudgement,
     /// Fragments that the worker adds: packed source, bytes of payload, its CRC-32C.
-    pub results: Vec<(Vec<u8>, u32, u32)>,
+    pub results: Vec<(Source, u32, u32)>,
 }
 
 /// Least bytes of a verdict.
@@ -208,7 +208,7 @@ impl WireVerdict {
             let count = read.count(9)?;
             let mut results = Vec::with_capacity(count);
             for _ in 0..count {
-                let (source, length, checksum) = (read.short()?.to_vec(), read.u32()?, read.u32()?);
+                let (source, length, checksum) = (Source::from_packed(read.short()?), read.u32()?, read.u32()?);
                 bytes += u64::from(length);
                 results.push((source, length, checksum));
             }
@@ -363,10 +363,10 @@ mod tests {
         let chosen = Sources::only(&keyspace.schema, [1, 2]).unwrap();
         let streams = vec![("a".to_owned(), Sources::All), ("b".to_owned(), chosen)];
         let verdicts = [
-            one(WireJudgement::Accept(streams), vec![(vec![0, 0, 0, 9], 10, 11)]),
+            one(WireJudgement::Accept(streams), vec![(Source::from_packed(&[0, 0, 0, 9]), 10, 11)]),
             one(WireJudgement::Reject, Vec::new()),
             one(WireJudgement::Requeue, Vec::new()),
-            one(WireJudgement::Pass("final".to_owned()), vec![(vec![0, 0, 0, 8], 5, 6)]),
+            one(WireJudgement::Pass("final".to_owned()), vec![(Source::from_packed(&[0, 0, 0, 8]), 5, 6)]),
         ];
         let meta = WireVerdict::encode_all(&verdicts).unwrap();
         assert_eq!(WireVerdict::decode_all(&meta, 15, &keyspace).unwrap(), verdicts);

@@ -2,7 +2,8 @@
 
 use super::{WireReader, WireWriter};
 use forebay_core::{
-    AttributeSchema, Attributes, Error, Key, KeySchema, Kind, Level, Primary, Result, SourceSchema, Sources, Token,
+    AttributeSchema, Attributes, Error, Key, KeySchema, Kind, Level, Primary, Result, Shortage, Source, SourceSchema,
+    Sources, Token,
 };
 use std::time::Duration;
 
@@ -236,11 +237,21 @@ impl WireWriter {
         }
     }
 
-    /// Appends an error: the number of its kind, and its message.
+    /// Appends an error: the number of its kind, and its message; of `Full` also what is full.
     pub fn error(&mut self, error: &Error) {
         self.u8(error.kind().code());
-        let text = error.message().as_bytes();
-        let text = &text[..text.len().min(MESSAGE_BYTES_MAX)];
+        self.cut(error.message(), MESSAGE_BYTES_MAX);
+        if error.kind() == Kind::Full {
+            self.u8(u8::from(error.shortage().is_some()));
+            if let Some(Shortage { level, owner, cause }) = error.shortage() {
+                [level, owner, cause].into_iter().for_each(|text| self.cut(text, SHORTAGE_BYTES_MAX));
+            }
+        }
+    }
+
+    /// A text as a long, cut off where it is too long.
+    fn cut(&mut self, text: &str, most: usize) {
+        let text = &text.as_bytes()[..text.len().min(most)];
         self.u32(text.len() as u32);
         self.raw(text);
     }
@@ -250,6 +261,8 @@ impl WireWriter {
 const WENT_WELL: u8 = 0;
 /// Longest message of an error, in bytes: the rest is cut off.
 const MESSAGE_BYTES_MAX: usize = 4096;
+/// Longest text of each part of what is full, in bytes.
+const SHORTAGE_BYTES_MAX: usize = 1024;
 
 /// Least bytes of a fragment with its key, in a meta.
 const FRAGMENT_BYTES_MIN: usize = 16;
@@ -323,7 +336,7 @@ impl WireReader<'_> {
             1 => Ok(Sources::All),
             2 => {
                 let count = self.count(1)?;
-                let list = (0..count).map(|_| Ok(self.short()?.to_vec())).collect::<Result<Vec<_>>>()?;
+                let list = (0..count).map(|_| Ok(Source::from_packed(self.short()?))).collect::<Result<Vec<_>>>()?;
                 let known = list.iter().all(|source| source.len() == schema.rest_bytes());
                 if !known || !list.is_sorted_by(|a, b| a < b) {
                     return Err(Error::invalid("sources that are not in order, or not of this keyspace"));
@@ -371,8 +384,20 @@ impl WireReader<'_> {
     fn error_of(&mut self, code: u8) -> Result<Error> {
         let unknown = || Error::corrupt(format!("an error of kind {code}, which is not known here"));
         let kind = Kind::of_code(code).ok_or_else(unknown)?;
-        // A message may have been cut within a letter.
-        Ok(Error::new(kind, String::from_utf8_lossy(self.long()?).into_owned()))
+        let error = Error::new(kind, self.cut()?);
+        if kind != Kind::Full {
+            return Ok(error);
+        }
+        match self.u8()? {
+            0 => Ok(error),
+            1 => Ok(error.with_shortage(Shortage { level: self.cut()?, owner: self.cut()?, cause: self.cut()? })),
+            other => Err(Error::corrupt(format!("{other} before what is full, which is neither there nor left out"))),
+        }
+    }
+
+    /// A text that may have been cut within a letter.
+    fn cut(&mut self) -> Result<String> {
+        Ok(String::from_utf8_lossy(self.long()?).into_owned())
     }
 }
 
@@ -425,12 +450,16 @@ mod tests {
         let mut out = WireWriter::new();
         out.outcome(&Ok(5_u32), |out, value| out.u32(*value));
         out.outcome::<u32>(&Err(Error::full("no space")), |_, _| {});
+        out.outcome::<u32>(&Err(Error::full_of("hot level", "archive", "71 % accepted")), |_, _| {});
         out.outcome::<u32>(&Err(Error::invalid("é".repeat(5000))), |_, _| {});
         let meta = out.finish();
         let mut read = WireReader::new(&meta);
         assert_eq!(read.outcome(|read| read.u32()).unwrap().unwrap(), 5);
         let full = read.outcome(|read| read.u32()).unwrap().unwrap_err();
-        assert_eq!((full.kind(), full.message()), (Kind::Full, "no space"));
+        assert_eq!((full.kind(), full.message(), full.shortage()), (Kind::Full, "no space", None));
+        let full_of = read.outcome(|read| read.u32()).unwrap().unwrap_err();
+        let shortage = Shortage { level: "hot level".into(), owner: "archive".into(), cause: "71 % accepted".into() };
+        assert_eq!((full_of.message(), full_of.shortage()), ("71 % accepted", Some(&shortage)));
         let long = read.outcome(|read| read.u32()).unwrap().unwrap_err();
         assert_eq!(long.message().len(), MESSAGE_BYTES_MAX);
         assert_eq!(WireReader::new(&[99, 0, 0, 0, 0]).error().unwrap_err().kind(), Kind::Corrupt);
@@ -444,7 +473,8 @@ mod tests {
             out.sources(&sources).unwrap();
             assert_eq!(WireReader::new(out.bytes()).sources(&keyspace.schema).unwrap(), sources);
         }
-        for list in [vec![vec![0, 0, 0, 2], vec![0, 0, 0, 1]], vec![vec![1]]] {
+        let source = |bytes: &[u8]| Source::from_packed(bytes);
+        for list in [vec![source(&[0, 0, 0, 2]), source(&[0, 0, 0, 1])], vec![source(&[1])]] {
             let mut out = WireWriter::new();
             out.sources(&Sources::Only(list)).unwrap();
             assert_eq!(WireReader::new(out.bytes()).sources(&keyspace.schema).unwrap_err().kind(), Kind::Invalid);

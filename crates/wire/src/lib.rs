@@ -21,7 +21,7 @@ mod ring;
 mod sample;
 
 pub use codec::{WireReader, WireWriter};
-pub use control::{Control, ObjectOrder};
+pub use control::{Control, ObjectOrder, bounds_of};
 pub use event::{WireEvent, WireJudgement, WireLease, WireVerdict};
 pub use fragment::{WireFragment, WirePut};
 pub use frame::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WIRE_VERSION};

@@ -1,7 +1,7 @@
 //! Requests whose metas are a few parts each.
 
 use super::{WireReader, WireWriter};
-use forebay_core::{Attributes, Bounds, Error, Key, Keyspace, Primary, Result, Token};
+use forebay_core::{Attributes, Bounds, Error, Key, Keyspace, Primary, Result, Source, Token};
 use std::time::Duration;
 
 /// A new version of a fragment, whose bytes are in the payload, or new attributes of an event.
@@ -55,7 +55,7 @@ pub struct WireOpen {
     /// Its name.
     pub primary: Primary,
     /// Sources that it must have, packed.
-    pub sources: Option<Vec<Vec<u8>>>,
+    pub sources: Option<Vec<Source>>,
     /// Its attributes.
     pub attributes: Option<Attributes>,
 }
@@ -146,10 +146,10 @@ impl<'a> WireReader<'a> {
         Ok(value)
     }
 
-    fn checked_source(&mut self, keyspace: &Keyspace) -> Result<Vec<u8>> {
+    fn checked_source(&mut self, keyspace: &Keyspace) -> Result<Source> {
         let source = self.short()?;
         if source.len() == keyspace.schema.rest_bytes() {
-            return Ok(source.to_vec());
+            return Ok(Source::from_packed(source));
         }
         Err(Error::invalid(format!("a source of {} bytes, not {}", source.len(), keyspace.schema.rest_bytes())))
     }
@@ -283,7 +283,7 @@ impl WireOpen {
         for event in events {
             out.short(event.primary.as_bytes())?;
             let sources = event.sources.as_ref();
-            out.option(sources, |out, list| out.shorts(list.iter().map(Vec::as_slice)))?;
+            out.option(sources, |out, list| out.shorts(list.iter().map(Source::as_bytes)))?;
             out.option(event.attributes.as_ref(), |out, set| out.attributes(set, &keyspace.attributes))?;
         }
         Ok(out.finish())
@@ -376,7 +376,7 @@ mod tests {
         let range = WireRange { bounds, events: true, after: Some(key) };
         both_ways(&range.encode().unwrap(), &range, |meta| WireRange::decode(meta, &keyspace));
         let open = vec![
-            WireOpen { primary, sources: Some(vec![vec![0, 0, 0, 1]]), attributes: Some(attributes) },
+            WireOpen { primary, sources: Some(vec![Source::from_packed(&[0, 0, 0, 1])]), attributes: Some(attributes) },
             WireOpen { primary, sources: None, attributes: None },
         ];
         let meta = WireOpen::encode_all(&open, &keyspace).unwrap();

@@ -9,7 +9,7 @@ use super::options::Plan;
 use crate::Result;
 use crate::engine::Scratch;
 use crate::results::Results;
-use forebay_core::{Completeness, Level, LiveState, RunConfig};
+use forebay_core::{Completeness, Level, RunConfig};
 use forebay_store::{GetAny, Sources, Store, measure};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(super) fn measure(plan: &Plan, results: &mut Results) -> Result<()> {
     store.run_open(RUN, &RunConfig::new(Completeness::Count(1), Duration::from_secs(3600)))?;
     put(&store, 0..events)?;
     wait_for_demotion(&store)?;
-    let warm = store.ledger(RUN)?.live(LiveState::Ready).events;
+    let warm = store.ledger(RUN)?.live.ready.events;
     if warm != events {
         return Err(format!("{warm} of {events} events wait for a verdict").into());
     }
@@ -51,7 +51,7 @@ pub(super) fn measure(plan: &Plan, results: &mut Results) -> Result<()> {
         results.record(&format!("undecided.rare.{half}"), BYTES, at(0.999));
         results.record(&format!("undecided.longest.{half}"), BYTES, at(1.0));
     }
-    let left = store.ledger(RUN)?.live(LiveState::Ready).events;
+    let left = store.ledger(RUN)?.live.ready.events;
     if left != events - 2 * TURNS * verdicts {
         return Err(format!("{left} of {events} events are left after {TURNS} times {verdicts} verdicts twice").into());
     }

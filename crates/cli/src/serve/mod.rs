@@ -12,13 +12,15 @@
 mod files;
 mod log;
 mod notify;
+mod reload;
 mod report;
 
-use crate::open::{explain, holds_store};
+use crate::open::{explain, holds_ring, holds_store};
 use crate::output::{Answer, Output};
+use crate::serving;
 use crate::signal::{Waiting, wait_for_stop};
 use forebay_core::{Error, Keyspace, Result};
-use forebay_server::{Endpoint, KeyspaceSettings, Protocol, Served, Server, Settings, Started};
+use forebay_server::{Endpoint, KeyspaceSettings, Protocol, RingSettings, Served, Server, Settings, Started};
 use forebay_store::{Config, Store};
 use notify::Notify;
 use std::net::SocketAddr;
@@ -39,7 +41,7 @@ By a configuration file, as a service does; docs/server.toml explains every valu
 
 The first lines on stdout say what it serves and where (with --json one line: {\"listening\": …}); logs go to stderr. SIGTERM or Ctrl-C ends it in \
 order: no new connections, requests under way are answered, stores are closed, and a report says what they hold. A second \
-one ends it at once.
+one ends it at once. SIGHUP has it read tokens and certificates again; it does so by itself where their files change.
 
 Beyond this machine it listens only with TLS and tokens, or where the configuration says that it may do without. \
 `forebay cert` makes certificates for a first start.";
@@ -51,7 +53,7 @@ const LOOK: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Serve {
-    /// Directory of a store, served with the defaults.
+    /// Directory of a store or of a ring, served with the defaults.
     #[arg(value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
     dir: Option<PathBuf>,
     /// Configuration file.
@@ -81,7 +83,7 @@ fn parse_endpoint(text: &str) -> std::result::Result<Endpoint, String> {
 
 impl Serve {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let settings = self.settings(out)?;
+        let mut settings = self.settings(out)?;
         if self.print_config {
             if !out.json {
                 out.bytes(settings.to_toml()?.as_bytes())?;
@@ -100,14 +102,15 @@ impl Serve {
             return Ok(Answer::Yes);
         }
         let log = log::install(&settings.log)?;
-        let served = self.serve(out, &settings, config);
+        let served = self.serve(out, &mut settings, config);
         log.finish();
         served
     }
 
-    fn serve(&self, out: &mut Output, settings: &Settings, config: forebay_server::ServerConfig) -> Result<Answer> {
+    fn serve(&self, out: &mut Output, settings: &mut Settings, config: forebay_server::ServerConfig) -> Result<Answer> {
         // Before anything is opened: a signal during a long opening must end the server in order, not kill it.
         let waiting = wait_for_stop()?;
+        let mut reload = reload::Reload::begin(self.config.as_deref(), settings)?;
         let notify = Notify::from_environment();
         files::raise_limit(config.limits.connections_max);
         notify.say("STATUS=opening keyspaces");
@@ -116,9 +119,10 @@ impl Serve {
         // All stores first: a server that listens must be able to serve each of its keyspaces.
         let server = Server::start(served.clone(), config)?;
         // On stdout before systemd is told: a program that reads the line finds the listeners open.
+        let _notes = serving::Notes::write(&addresses(&server, Protocol::Native), places(settings, &served));
         announce(out, &server, &served)?;
         notify.say("READY=1\nSTATUS=serving");
-        let ended = look_after(&waiting, &server, &notify);
+        let ended = look_after(&waiting, &server, &notify, || reload.look(&server, settings));
         notify.say("STOPPING=1\nSTATUS=ending sessions");
         tracing::info!(connections = server.connections(), "stopping");
         // Sessions end before stores close: their reservations and guards would keep a store from being clean.
@@ -138,6 +142,9 @@ impl Serve {
     fn settings(&self, out: &Output) -> Result<Settings> {
         let mut settings = match (&self.config, &self.dir) {
             (Some(file), _) => Settings::read(file)?,
+            (None, Some(dir)) if holds_ring(dir) => {
+                Settings::of_ring(RingSettings { path: dir.clone(), ..RingSettings::default() })
+            }
             (None, Some(dir)) => Settings::of(KeyspaceSettings::new(dir)),
             (None, None) => return Err(Error::invalid("a directory or --config is needed")),
         };
@@ -191,13 +198,21 @@ fn say_begun(started: &Started, path: &Path) {
     }
 }
 
+fn addresses(server: &Server, wanted: Protocol) -> Vec<String> {
+    let endpoints = server.endpoints().filter(|(protocol, _)| *protocol == wanted);
+    endpoints.map(|(_, endpoint)| endpoint.to_string()).collect()
+}
+
+/// Directories of what is served, with the names of their keyspaces.
+fn places<'a>(settings: &'a Settings, served: &'a [Served]) -> impl Iterator<Item = (&'a Path, &'a str)> {
+    let keyspaces = settings.keyspace.iter().map(|keyspace| keyspace.path.as_path());
+    // In the order in which they were opened.
+    keyspaces.chain(settings.ring.iter().map(|ring| ring.path.as_path())).zip(served.iter().map(Served::name))
+}
+
 /// Says what it serves and where, first of all on stdout; as JSON in one line.
 fn announce(out: &mut Output, server: &Server, served: &[Served]) -> Result<()> {
-    let at = |wanted: Protocol| -> Vec<String> {
-        let endpoints = server.endpoints().filter(|(protocol, _)| *protocol == wanted);
-        endpoints.map(|(_, endpoint)| endpoint.to_string()).collect()
-    };
-    let (native, resp) = (at(Protocol::Native), at(Protocol::Resp));
+    let (native, resp) = (addresses(server, Protocol::Native), addresses(server, Protocol::Resp));
     let http = server.http().map(|address| format!("http://{address}"));
     let keyspaces: Vec<&str> = served.iter().map(Served::name).collect();
     tracing::info!(native = native.join(" "), resp = resp.join(" "), http, keyspaces = keyspaces.join(" "), "serving");
@@ -216,11 +231,12 @@ fn announce(out: &mut Output, server: &Server, served: &[Served]) -> Result<()> 
     out.finish()
 }
 
-/// Waits for a signal, and tells the watchdog meanwhile that every event loop goes round.
-fn look_after(waiting: &Waiting, server: &Server, notify: &Notify) -> Result<()> {
+/// Waits for a signal, and tells the watchdog meanwhile that every event loop goes round. `each` is done in each round.
+fn look_after(waiting: &Waiting, server: &Server, notify: &Notify, mut each: impl FnMut()) -> Result<()> {
     // A third of the watchdog's time: two notices may be late.
     let every = notify.watchdog().map_or(LOOK, |watchdog| (watchdog / 3).min(LOOK));
     while !waiting.stopped_within(every) {
+        each();
         if server.is_broken() {
             let message = "a thread of the server ended by itself; the log may say why. Start it again";
             tracing::error!(message);

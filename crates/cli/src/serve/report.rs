@@ -111,7 +111,7 @@ impl RingReport {
 impl KeyspaceReport {
     fn of(store: &Store) -> KeyspaceReport {
         let stats = store.stats();
-        let events = LIVE_STATES.iter().map(|state| (state.name(), stats.events[*state as usize].events)).collect();
+        let events = stats.events.iter().map(|(state, tally)| (state.name(), tally.events)).collect();
         let mut runs = store.runs();
         runs.retain(|run| run.state != RunState::Closed);
         let runs_more = runs.len().saturating_sub(LINES_MAX);

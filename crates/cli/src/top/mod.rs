@@ -28,7 +28,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 const HELP: &str = "\
 Watch a server in a terminal: fill of its levels with their marks, what comes in and goes out each second, events by state, \
-leases, containers of each device, whether the trigger is held and why, errors, connections. It reads what Prometheus reads.
+leases, containers of each device, whether the trigger is held and why, errors, connections; of a ring what it keeps, evicts and \
+refuses, its pins and its silent sources. It reads what Prometheus reads.
 
 Keys: q quits, p pauses and goes on, Tab shows the next keyspace, ? shows all of them. A server that is away is asked again \
 until it is back.
@@ -97,7 +98,7 @@ impl Top {
 /// `Invalid` where the server has none of this name.
 fn number(reading: &feed::Reading, keyspace: Option<&str>) -> Result<usize> {
     let Some(wanted) = keyspace else { return Ok(0) };
-    let known = reading.page.labels("forebay_level_fill_ratio", &[], "keyspace");
+    let known = view::keyspaces(&reading.page);
     known
         .iter()
         .position(|name| name == wanted)

@@ -4,7 +4,7 @@
 //! that words do not say.
 
 use super::history::{History, RATES, values};
-use super::view::{CallView, DeviceView, LevelView, View};
+use super::view::{CallView, DeviceView, LevelView, RingView, View};
 use crate::units;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -51,7 +51,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
         rates(frame, take(&mut room, 1 + RATES.len() as u16), view, screen.history);
         let middle = take(&mut room, 2 + view.events.len() as u16 + 1);
         let [left, right] = Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(middle);
-        events(frame, left, view);
+        match &view.ring {
+            Some(of_ring) => ring(frame, left, of_ring),
+            None => events(frame, left, view),
+        }
         around(frame, right, view);
         calls(frame, room, view);
     } else if screen.away.is_none() {
@@ -112,6 +115,9 @@ fn inhibit(frame: &mut Frame<'_>, room: Rect, view: &View) {
         true => "dead time 0.0 s".to_owned(),
         false => format!("dead time {dead:.1} s: {}", parts.join(", ")),
     };
+    if view.ring.is_some() {
+        return text(frame, room, " a ring holds no trigger: its oldest data goes when space is needed");
+    }
     let alarm = if view.debug_alarm { "   DEBUG STREAM: look at it" } else { "" };
     let Some(held) = &view.inhibit else {
         let line = vec![Span::raw(format!(" trigger free   {dead}")), Span::styled(alarm, ALARM)];
@@ -203,6 +209,35 @@ fn events(frame: &mut Frame<'_>, room: Rect, view: &View) {
     }
     let (leases, held) = (units::count(view.leases), units::count(view.held));
     lines.push(Line::raw(format!(" leases {leases}, held back {held}")));
+    text(frame, room, lines);
+}
+
+/// What a ring keeps, evicts and refuses.
+fn ring(frame: &mut Frame<'_>, room: Rect, view: &RingView) {
+    let room = part(frame, room, "ring");
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), units::count);
+    let bytes = |bytes: f64| units::bytes(bytes as u64);
+    let alarm = |is_wrong: bool| if is_wrong { ALARM } else { Style::new() };
+    let causes: Vec<String> =
+        view.refused.iter().map(|(cause, count)| format!("{} {}", shown(cause), units::count(*count))).collect();
+    let refuses = view.refused_per_second.is_some_and(|rate| rate > 0.0);
+    let lines = vec![
+        Line::raw(format!(" kept     {} fragments, {}", units::count(view.fragments), bytes(view.bytes))),
+        Line::raw(format!(" sources  {}, longest silence {:.1} s", units::count(view.sources), view.silence_seconds)),
+        Line::raw(format!(" evicted  {} chunks a second", rate(view.evicted_chunks_per_second))),
+        Line::raw(format!(
+            " pins     {}: {} of {}",
+            units::count(view.pins),
+            bytes(view.pinned_bytes),
+            bytes(view.pin_quota_bytes)
+        )),
+        Line::raw(format!(" windows  {} chunks in use", units::count(view.guards))),
+        Line::styled(
+            format!(" refused  {} a second {}", rate(view.refused_per_second), causes.join(", ")),
+            alarm(refuses),
+        ),
+        Line::styled(format!(" lost     {} fragments", units::count(view.lost)), alarm(view.lost > 0.0)),
+    ];
     text(frame, room, lines);
 }
 

@@ -20,6 +20,8 @@ pub(super) struct View {
     pub(super) levels: Vec<LevelView>,
     pub(super) rates: Rates,
     pub(super) events: Vec<EventsView>,
+    /// Where the keyspace is a ring.
+    pub(super) ring: Option<RingView>,
     pub(super) leases: f64,
     pub(super) held: f64,
     pub(super) devices: Vec<DeviceView>,
@@ -63,6 +65,26 @@ pub(super) struct EventsView {
     pub(super) bytes: f64,
 }
 
+/// What there is of a ring beyond its fill.
+#[derive(Debug, Serialize)]
+pub(super) struct RingView {
+    pub(super) sources: f64,
+    /// Since a source's last put, the longest.
+    pub(super) silence_seconds: f64,
+    pub(super) fragments: f64,
+    pub(super) bytes: f64,
+    pub(super) pins: f64,
+    pub(super) pinned_bytes: f64,
+    pub(super) pin_quota_bytes: f64,
+    /// Chunks that windows keep in place.
+    pub(super) guards: f64,
+    pub(super) evicted_chunks_per_second: Option<f64>,
+    pub(super) lost: f64,
+    /// Fragments refused since the ring was opened, by cause.
+    pub(super) refused: BTreeMap<String, f64>,
+    pub(super) refused_per_second: Option<f64>,
+}
+
 /// One device of the warm level.
 #[derive(Debug, Serialize)]
 pub(super) struct DeviceView {
@@ -94,7 +116,7 @@ impl View {
     /// Of a keyspace by its number, modulo their count.
     pub(super) fn new(url: &str, number: usize, reading: &Reading, before: Option<&Reading>) -> View {
         let page = &reading.page;
-        let keyspaces = page.labels("forebay_level_fill_ratio", &[], "keyspace");
+        let keyspaces = keyspaces(page);
         let keyspace = keyspaces.get(number % keyspaces.len().max(1)).cloned().unwrap_or_default();
         let name = [("keyspace", keyspace.as_str())];
         let started = page.value("process_start_time_seconds", &[]);
@@ -116,6 +138,7 @@ impl View {
             leases: page.sum("forebay_leases", &name),
             held: page.sum("forebay_held_events", &name),
             devices: devices(page, &keyspace),
+            ring: ring(reading, before, &keyspace),
             inhibit,
             inhibited_seconds: page.sums("forebay_inhibited_seconds_total", &name, "class"),
             debug_alarm: page.sum("forebay_debug_alarm", &name) > 0.0,
@@ -127,6 +150,40 @@ impl View {
             keyspaces,
         }
     }
+}
+
+/// Keyspaces of events, then rings.
+pub(super) fn keyspaces(page: &Page) -> Vec<String> {
+    let fills = ["forebay_level_fill_ratio", "forebay_ring_fill_ratio"];
+    fills.iter().flat_map(|fill| page.labels(fill, &[], "keyspace")).collect()
+}
+
+fn ring(reading: &Reading, before: Option<&Reading>, keyspace: &str) -> Option<RingView> {
+    let (page, name) = (&reading.page, [("keyspace", keyspace)]);
+    page.value("forebay_ring_fill_ratio", &name)?;
+    let refused: BTreeMap<String, f64> = page.sums("forebay_ring_refused_fragments_total", &name, "cause");
+    Some(RingView {
+        sources: page.sum("forebay_ring_sources", &name),
+        silence_seconds: page.sum("forebay_ring_silence_seconds", &name),
+        fragments: page.sum("forebay_ring_fragments", &name),
+        bytes: page.sum("forebay_ring_bytes", &name),
+        pins: page.sum("forebay_ring_pins", &name),
+        pinned_bytes: page.sum("forebay_ring_pinned_bytes", &name),
+        pin_quota_bytes: page.sum("forebay_ring_pin_quota_bytes", &name),
+        guards: page.sum("forebay_ring_guards", &name),
+        evicted_chunks_per_second: rise(reading, before, "forebay_ring_evicted_chunks_total", &name),
+        lost: page.sum("forebay_ring_ledger_fragments", &[name[0], ("term", "lost")]),
+        refused: refused.into_iter().filter(|cause| cause.1 > 0.0).collect(),
+        refused_per_second: rise(reading, before, "forebay_ring_refused_fragments_total", &name),
+    })
+}
+
+/// The rise of a sum in a second; nothing without a reading before.
+fn rise(reading: &Reading, before: Option<&Reading>, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    let before = before?;
+    let seconds = reading.at.saturating_duration_since(before.at).as_secs_f64();
+    let rise = reading.page.sum(name, labels) - before.page.sum(name, labels);
+    (seconds > 0.0).then(|| rise.max(0.0) / seconds)
 }
 
 fn levels(page: &Page, keyspace: &str) -> Vec<LevelView> {
@@ -145,21 +202,30 @@ fn levels(page: &Page, keyspace: &str) -> Vec<LevelView> {
             demote_low: mark("demote_low"),
         }
     };
-    fills.map(level).collect()
+    let ring = page.value("forebay_ring_fill_ratio", &[("keyspace", keyspace)]).map(|fill| LevelView {
+        level: "ring".to_owned(),
+        fill,
+        capacity_bytes: page.sum("forebay_ring_capacity_bytes", &[("keyspace", keyspace)]),
+        inhibit_high: None,
+        inhibit_low: None,
+        demote_high: None,
+        demote_low: None,
+    });
+    fills.map(level).chain(ring).collect()
 }
 
 fn rates(reading: &Reading, before: Option<&Reading>, keyspace: &str) -> Rates {
-    let rate = |name: &str, labels: &[(&str, &str)]| {
-        let before = before?;
-        let seconds = reading.at.saturating_duration_since(before.at).as_secs_f64();
-        let rise = reading.page.sum(name, labels) - before.page.sum(name, labels);
-        (seconds > 0.0).then(|| rise.max(0.0) / seconds)
-    };
+    let rate = |name: &str, labels: &[(&str, &str)]| rise(reading, before, name, labels);
     let term = |term: &'static str| [("keyspace", keyspace), ("term", term)];
     let decided = |term_of: &'static str| rate("forebay_events_total", &term(term_of));
+    // A keyspace is one or the other: the sums of the other one do not rise.
+    let either = |events: (&str, &'static str), ring: &str| {
+        let ring = rate(ring, &term("stored"));
+        rate(events.0, &term(events.1)).map(|rate| rate + ring.unwrap_or_default())
+    };
     Rates {
-        puts: rate("forebay_fragments_total", &term("offered")),
-        stored_bytes: rate("forebay_fragment_bytes_total", &term("stored")),
+        puts: either(("forebay_fragments_total", "offered"), "forebay_ring_ledger_fragments"),
+        stored_bytes: either(("forebay_fragment_bytes_total", "stored"), "forebay_ring_ledger_bytes"),
         received_bytes: rate("forebay_received_bytes_total", &[]),
         sent_bytes: rate("forebay_sent_bytes_total", &[]),
         verdicts: decided("accepted").zip(decided("rejected")).map(|(accepted, rejected)| accepted + rejected),
@@ -339,6 +405,39 @@ pub(super) mod tests {
         assert_eq!(View::new("u", 2, &reading(1), None).keyspace, "physics");
         assert!(view.devices[0].stalled && !view.devices[0].containers.contains_key("lost"));
         assert_eq!(view.errors.len(), 1, "kinds without errors are left out");
+    }
+
+    #[test]
+    fn a_ring_is_a_keyspace_with_figures_of_its_own() {
+        let ring = |second: u64| {
+            let mut reading = reading(second);
+            let text = format!(
+                "process_start_time_seconds 1000\nforebay_ring_fill_ratio{{keyspace=\"links\"}} 0.97\n\
+                 forebay_level_fill_ratio{{keyspace=\"physics\",level=\"hot\"}} 0.1\n\
+                 forebay_ring_capacity_bytes{{keyspace=\"links\"}} 1073741824\nforebay_ring_sources{{keyspace=\"links\"}} 48\n\
+                 forebay_ring_ledger_fragments{{keyspace=\"links\",term=\"stored\"}} {}\n\
+                 forebay_ring_ledger_bytes{{keyspace=\"links\",term=\"stored\"}} {}\n\
+                 forebay_ring_pins{{keyspace=\"links\"}} 2\nforebay_ring_silence_seconds{{keyspace=\"links\"}} 0.5\n\
+                 forebay_ring_evicted_chunks_total{{keyspace=\"links\"}} {}\n\
+                 forebay_ring_refused_fragments_total{{keyspace=\"links\",cause=\"skew\"}} {second}\n\
+                 forebay_ring_refused_fragments_total{{keyspace=\"links\",cause=\"no_space\"}} 0\n",
+                second * 1000,
+                second * 7_200_000,
+                second * 3
+            );
+            reading.page = Page::read(&text).unwrap();
+            reading
+        };
+        let (before, now) = (ring(4), ring(6));
+        let view = View::new("u", 1, &now, Some(&before));
+        assert_eq!((view.keyspaces.join(" "), view.keyspace.as_str()), ("physics links".to_owned(), "links"));
+        assert_eq!((view.rates.puts, view.rates.stored_bytes), (Some(1000.0), Some(7.2e6)));
+        assert_eq!((view.levels[0].level.as_str(), view.levels[0].fill), ("ring", 0.97));
+        let links = view.ring.unwrap();
+        assert_eq!((links.sources, links.pins, links.silence_seconds, links.lost), (48.0, 2.0, 0.5, 0.0));
+        assert_eq!((links.evicted_chunks_per_second, links.refused_per_second), (Some(3.0), Some(1.0)));
+        assert_eq!(links.refused.into_iter().collect::<Vec<_>>(), [("skew".to_owned(), 6.0)]);
+        assert!(View::new("u", 0, &now, Some(&before)).ring.is_none());
     }
 
     #[test]

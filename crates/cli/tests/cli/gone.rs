@@ -203,7 +203,7 @@ fn a_start_that_fails_elsewhere_leaves_no_mark_of_an_open_store() {
     // Two servers with one state directory have one mark each for what they serve.
     let second = other.command(&[]).output().unwrap();
     assert_code(&second, 5);
-    assert!(stderr(&second).contains("one process at a time"), "{}", stderr(&second));
+    assert!(stderr(&second).contains("another server has this ring"), "{}", stderr(&second));
 }
 
 #[test]

@@ -11,6 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+mod archive;
+mod backup;
 mod catalog;
 mod dataset;
 mod demo;
@@ -18,14 +20,18 @@ mod gone;
 mod levels;
 mod plan;
 mod record;
+mod reload;
+mod rings;
 mod selection;
 mod serve;
+mod served;
 mod top;
 mod unit;
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 35] = [
     "demo",
     "create",
+    "keyspace",
     "put",
     "get",
     "range",
@@ -41,11 +47,16 @@ const COMMANDS: [&str; 29] = [
     "unmask",
     "hold",
     "debug",
+    "release",
+    "move",
+    "archive",
     "check",
     "inspect",
     "stats",
     "top",
     "plan",
+    "window",
+    "pin",
     "record",
     "play",
     "containers",

@@ -156,6 +156,27 @@ fn announced_events_wait_for_their_own_sources() {
 }
 
 #[test]
+fn policies_of_a_closed_store_change_and_nothing_else() {
+    let temp = Temp::with_stages();
+    temp.put("1/1/0", &[]);
+    let shown = temp.run(&["keyspace", "show", "STORE"]);
+    assert_code(&shown, 0);
+    let file = temp.root.join("next.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write(&stdout(&shown));
+    assert_eq!(stdout(&temp.run(&["keyspace", "set", "STORE", "next.toml"])), "nothing differs\n");
+    write(&stdout(&shown).replace("deliveries_max = 1", "deliveries_max = 5"));
+    let answer = temp.json(&["keyspace", "set", "STORE", "next.toml"], 0).remove(0);
+    assert_eq!(answer, serde_json::json!({ "changed": ["deliveries_max"] }));
+    assert!(stdout(&temp.run(&["keyspace", "show", "STORE"])).contains("deliveries_max = 5"));
+    assert_eq!(temp.run(&["get", "STORE", "1/1/0"]).stdout, b"payload");
+    write(&stdout(&shown).replace("ledger_by = \"lumi\"", ""));
+    let refused = temp.run(&["keyspace", "set", "STORE", "next.toml"]);
+    assert_code(&refused, 2);
+    assert!(stderr(&refused).contains("(ledger_by)"), "{}", stderr(&refused));
+}
+
+#[test]
 fn masks_sources_and_why() {
     let temp = Temp::with_stages();
     for source in [0, 1, 3] {

@@ -9,12 +9,12 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const SECRET: &str = "a secret of twenty-nine bytes";
+pub(super) const SECRET: &str = "a secret of twenty-nine bytes";
 
 /// A server at work, and the line that says where. Killed where a test does not end it.
 pub(super) struct Serving {
     child: Child,
-    line: Value,
+    pub(super) line: Value,
 }
 
 impl Serving {
@@ -39,7 +39,7 @@ impl Serving {
         address.split_once("://").unwrap().1.to_owned()
     }
 
-    fn signal(&self, name: &str) {
+    pub(super) fn signal(&self, name: &str) {
         let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status().unwrap();
         assert!(status.success());
     }
@@ -62,7 +62,7 @@ impl Drop for Serving {
 }
 
 /// The command for a store of the test, at ports that the system chooses.
-fn serve(temp: &Temp) -> Command {
+pub(super) fn serve(temp: &Temp) -> Command {
     temp.command(&[
         "serve",
         "STORE",

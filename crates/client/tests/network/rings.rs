@@ -276,7 +276,7 @@ fn one_server_has_both_kinds() {
     ring.put(&source(0), 5, SPAN, b"tick", &RingPut::default()).unwrap();
     let _ = events.put(&crate::scene::key(1, 0), b"fragment", &Default::default()).unwrap();
     assert_eq!(ring.stats().unwrap().fragments, 1);
-    assert_eq!(events.stats().unwrap().events[0].fragments, 1);
+    assert_eq!(events.stats().unwrap().events.open.fragments, 1);
     let error = RingClient::connect(&address, options("network")).err().unwrap();
     assert!(error.message().contains("has events"), "{error}");
     assert!(Client::connect(&address, Options::default()).err().unwrap().message().contains("links, network"));

@@ -228,7 +228,7 @@ fn what_was_sent_once_is_late_and_no_more() {
 fn a_repeated_announcement_that_is_late_says_so() {
     let scene = scene();
     let event = scene.store.schema().primary(&[RUN, 2]).unwrap();
-    let sources: Vec<Vec<u8>> = vec![scene.store.schema().rest_of(&key(1, 0)).to_vec()];
+    let sources = vec![scene.store.schema().source_of(&key(1, 0))];
     let how = OpenEvent { sources: Some(&sources), attributes: None };
     let call = || scene.client.open_event(&event, &how);
     scene.connect();

@@ -98,7 +98,7 @@ mod tests {
         let counted = |events| Counted { events, producers: &producers, results: Tally::fragment(10), refused: 0 };
         assert_eq!(problems(&ledger, &counted(events)), Vec::<String>::new());
         let mut left = ledger;
-        (left.live[1], left.rejected) = (event, Tally::default());
+        (left.live.ready, left.rejected) = (event, Tally::default());
         let found = problems(&left, &counted(Decided { rejected: 0, ..events }));
         assert_eq!(found, ["fragments still ready at the end: 3, expected 0", "events decided: 1, expected 2"]);
         let mut short = ledger;

@@ -21,7 +21,7 @@ use super::shared::DemoShared;
 use crate::limits::{FARM_WAIT, GET_ANY_WAIT};
 use crate::meter::Meter;
 use crate::threads::Together;
-use forebay_core::{Error, Kind, Result, Tally};
+use forebay_core::{Error, Kind, Result, ResultFragment, Tally};
 use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store};
 use std::time::Instant;
 
@@ -145,7 +145,7 @@ impl Filter<'_, '_> {
         Meter::count(&meter.bytes, bytes);
         let result = result(plan, &lease.fragments);
         let source = plan.schema.source(&[plan.result_source().into()])?;
-        let results = [(&source[..], &result[..])];
+        let results = [ResultFragment::new(&source, &result)];
         let streams = streams(plan, &lease)?;
         let accept = Accept { streams: &streams, results: &results };
         let start = Instant::now();
@@ -189,7 +189,7 @@ fn kept(plan: &Plan, lease: &Lease, sources: &Sources) -> Tally {
         let takes = match sources {
             Sources::All => true,
             Sources::None => false,
-            Sources::Only(list) => list.iter().any(|source| source == plan.schema.rest_of(&fragment.key())),
+            Sources::Only(list) => list.iter().any(|source| source.as_bytes() == plan.schema.rest_of(&fragment.key())),
         };
         if takes {
             tally += Tally::fragment(fragment.len() as u64);

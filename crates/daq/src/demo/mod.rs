@@ -53,7 +53,7 @@ use crate::meter::read;
 use crate::progress::{Figure, Figures, Phase, Reporter, Told};
 use crate::threads::{EndThreads, Failures, Together, spawn};
 use backlog::Backlog;
-use forebay_core::{Kind, LiveState, Result};
+use forebay_core::{Kind, Result};
 use forebay_store::Store;
 use outcome::{Ended, Outcome};
 use plan::RUN;
@@ -174,8 +174,8 @@ fn tell(shared: &DemoShared<'_>, figures: &mut Figures<'_>, warm_fill_most: &mut
         *warm_fill_most = warm_fill_most.max(warm.fill);
         figures.set("warm", Figure::Share(warm.fill));
     }
-    figures.set("ready", Figure::Count(stats.events[LiveState::Ready as usize].events));
-    figures.set("leased", Figure::Count(stats.events[LiveState::Leased as usize].events));
+    figures.set("ready", Figure::Count(stats.events.ready.events));
+    figures.set("leased", Figure::Count(stats.events.leased.events));
     match stats.inhibit {
         Some(inhibit) => figures.set("INHIBIT", Figure::Words(format!("by {}: {}", inhibit.owner, inhibit.cause))),
         None => figures.set("inhibit", Figure::Words("no".to_owned())),

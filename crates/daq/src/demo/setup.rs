@@ -7,7 +7,7 @@
 
 use super::plan::Plan;
 use crate::limits::{COMPLETE_WITHIN, LEASE, PUT_WAIT};
-use forebay_core::{Completeness, Keyspace, Level, Result, RunConfig, SourceGroup};
+use forebay_core::{Completeness, Keyspace, Level, Result, RunConfig, Source, SourceGroup};
 use forebay_store::{Config, Sources, WarmDevice};
 
 /// The first stage: reads a few sources of every event.
@@ -24,6 +24,7 @@ impl Plan {
     pub(crate) fn keyspace(&self) -> Result<Keyspace> {
         let mut keyspace = Keyspace::events("demo", self.config.sources);
         keyspace.stages = vec![FAST.to_owned(), FINAL.to_owned()];
+        keyspace.streams = vec![PHYSICS.to_owned(), CALIB.to_owned()];
         keyspace.groups = vec![self.source_group(FAST, &self.fast)?, self.source_group(CALIB, &self.calib)?];
         keyspace.announced = true;
         keyspace.run = self.run_config()?;
@@ -65,7 +66,7 @@ impl Plan {
     }
 
     /// Packed sources, in the order of their numbers.
-    pub(crate) fn pack(&self, sources: &[u32]) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn pack(&self, sources: &[u32]) -> Result<Vec<Source>> {
         sources.iter().map(|source| self.schema.source(&[u64::from(*source)])).collect()
     }
 }

@@ -13,8 +13,8 @@ mod histogram;
 pub use histogram::Histogram;
 
 use crate::frames::{FrameKind, recognise};
-use forebay_core::Keyspace;
-use forebay_store::{Sample, SourceState};
+use forebay_core::{Keyspace, ReadFragment, Sample};
+use forebay_store::SourceState;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub struct EventDisplay {
 
 impl EventDisplay {
     /// From what a sampler gave.
-    pub fn of_sample(sample: &Sample, keyspace: &Keyspace) -> EventDisplay {
+    pub fn of_sample<F: ReadFragment>(sample: &Sample<F>, keyspace: &Keyspace) -> EventDisplay {
         let schema = &keyspace.schema;
         let mut sources = BTreeMap::new();
         let mut remarkable = Vec::new();

@@ -60,6 +60,9 @@ use std::sync::mpsc::sync_channel;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+/// Where the ring is, in the directory of the store.
+const RING_DIR: &str = "ring";
+
 /// Runs a MiniDAQ. `told` is called about twice a second, on the calling thread; setting `stop` ends data taking, after
 /// which everything is answered, decided and accounted for as at the end of the time asked.
 ///
@@ -73,7 +76,7 @@ pub fn run(config: &MiniDaqConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Re
 }
 
 fn take_run(plan: &Plan, directory: &Path, stop: &AtomicBool, told: &mut Told<'_>) -> Result<MiniDaqSummary> {
-    let ring = Ring::create(directory, &plan.ring_keyspace()?, plan.ring_config())?;
+    let ring = Ring::create(&directory.join(RING_DIR), &plan.ring_keyspace()?, plan.ring_config())?;
     let store = Store::create(directory, &plan.keyspace()?, plan.store_config())?;
     store.run_open(RUN.into(), &plan.run_config()?)?;
     let shared = MiniDaqShared::new(plan, &ring, &store);

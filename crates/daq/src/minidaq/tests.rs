@@ -39,7 +39,9 @@ fn config() -> MiniDaqConfig {
 fn with(config: &MiniDaqConfig, test: impl FnOnce(&Bench<'_, '_>)) {
     let plan = Plan::new(config).unwrap();
     let directory = Directory::prepare(None, plan.ring_bytes + plan.hot_bytes).unwrap();
-    let ring = Ring::create(directory.path(), &plan.ring_keyspace().unwrap(), plan.ring_config()).unwrap();
+    let ring =
+        Ring::create(&directory.path().join(super::RING_DIR), &plan.ring_keyspace().unwrap(), plan.ring_config())
+            .unwrap();
     let store = Store::create(directory.path(), &plan.keyspace().unwrap(), plan.store_config()).unwrap();
     store.run_open(RUN.into(), &plan.run_config().unwrap()).unwrap();
     let shared = MiniDaqShared::new(&plan, &ring, &store);

@@ -175,8 +175,7 @@ pub fn run<S: EventStore>(
             return Err(Error::unavailable("the scenario was ended before its end"));
         }
         let ledger = store.ledger(RUN)?;
-        let decided =
-            ledger.rejected.events + ledger.live[LiveState::Accepted as usize].events + ledger.released.events;
+        let decided = ledger.rejected.events + ledger.live.accepted.events + ledger.released.events;
         reporter.tick(Phase::Taking, |figures| {
             figures.set("complete", Figure::Count(ledger.complete));
             figures.set("decided", Figure::Count(decided));
@@ -208,9 +207,9 @@ pub fn run<S: EventStore>(
             store.run_stop(RUN)?;
             stopped = true;
         }
-        let live: u64 = ledger.live.iter().map(|term| term.events).sum();
+        let live = ledger.live.total().events;
         // Looked at twice: the first account was read before the run was stopped.
-        if stopped && live == 0 && store.ledger(RUN)?.live.iter().all(|term| term.events == 0) {
+        if stopped && live == 0 && store.ledger(RUN)?.live.total().events == 0 {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));

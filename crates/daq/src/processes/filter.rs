@@ -2,6 +2,7 @@
 //!
 //! *Invariants*: every filter that decides about an event decides the same, so that a filter that dies changes nothing but the time.
 
+use crate::account::undecided;
 use crate::progress::{Figure, Phase, Reporter, Told};
 use crate::scenario::Summary;
 use forebay_core::{Accept, EventStore, GetAny, Kind, Lease, LeaseHolder, ReadFragment, Result, RunState, Sources};
@@ -151,8 +152,7 @@ pub fn run<S: EventStore>(
 fn is_over<S: EventStore>(store: &S) -> bool {
     let over = |state: RunState| matches!(state, RunState::Stopped | RunState::Closed);
     store.runs().is_ok_and(|runs| {
-        !runs.is_empty()
-            && runs.iter().all(|run| over(run.state) && run.ledger.live[..3].iter().all(|live| live.events == 0))
+        !runs.is_empty() && runs.iter().all(|run| over(run.state) && undecided(&run.ledger).events == 0)
     })
 }
 

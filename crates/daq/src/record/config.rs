@@ -206,22 +206,53 @@ impl Plan {
         } else {
             self.link_bytes_per_second() * choices.seconds * f64::from(share)
         };
-        // Tables and heads, and what the ends of containers and the last extents of links leave empty. A ring asks first
-        // whether all will fit, even with the room that is left at the ends.
-        let more = if choices.retroactive.is_some() { 1.25 } else { 1.03 };
-        let needed = (payload * more) as u64 + u64::from(share) * (8 << 20);
+        let more = if choices.retroactive.is_some() { RING_MORE } else { 1.03 };
+        let what = format!("{:.3} s of {share} links", choices.seconds);
+        let cut = Cut::new(&choices.dirs, needed(payload * more, share), &what, self.push_bytes, choices.fast)?;
+        let default = RecordingConfig::default();
+        let patience = if choices.fast { Duration::from_secs(30) } else { default.push_deadline };
+        self.config = RecordingConfig {
+            name: choices.name.clone(),
+            run: choices.run,
+            push_deadline: choices.push_deadline.unwrap_or(patience),
+            spill: choices.spill,
+            ..cut.config(choices.buffer_bytes_per_link)
+        };
+        self.dirs = cut.dirs;
+        Ok(())
+    }
+}
+
+/// What a ring's recording takes more than its payload: a ring asks first whether all will fit, even with the room that is left
+/// at the ends.
+pub(super) const RING_MORE: f64 = 1.25;
+
+/// Bytes that a directory needs for a payload: with tables and heads, and what the last extents of links leave empty.
+pub(super) fn needed(payload: f64, links: u32) -> u64 {
+    payload as u64 + u64::from(links) * (8 << 20)
+}
+
+/// How directories are cut into containers.
+pub(super) struct Cut {
+    pub(super) dirs: Vec<WarmDir>,
+    container_bytes: u64,
+    extent_bytes: usize,
+}
+
+impl Cut {
+    /// For frames of this length. A directory without a size gives what is needed; `fast`: at most what is free.
+    pub(super) fn new(chosen: &[RecordDir], needed: u64, what: &str, frame_bytes: usize, fast: bool) -> Result<Cut> {
         let mut dirs = Vec::new();
-        for dir in &choices.dirs {
+        for dir in chosen {
             let bytes = match (dir.bytes, room(&dir.path)) {
                 (Some(bytes), _) => bytes,
-                (None, Some(room)) if choices.fast => needed.min(room / 4 * 3),
+                (None, Some(room)) if fast => needed.min(room / 4 * 3),
                 (None, Some(room)) if room < needed => {
                     return Err(Error::full(format!(
-                        "{}: {} free, {} needed for {:.3} s of {share} links; name a size to record what fits",
+                        "{}: {} free, {} needed for {what}; name a size to record what fits",
                         dir.path.display(),
                         bytes(room),
                         bytes(needed),
-                        choices.seconds
                     )));
                 }
                 (None, _) => needed,
@@ -229,34 +260,35 @@ impl Plan {
             dirs.push(WarmDir { path: dir.path.clone(), bytes });
         }
         let smallest = dirs.iter().map(|dir| dir.bytes).min().unwrap_or_default();
-        let block = BLOCK_BYTES as u64;
-        let default = RecordingConfig::default();
+        let (block, default) = (BLOCK_BYTES as u64, RecordingConfig::default());
+        // An extent must take the longest frame.
+        let fewest = 2 * EXTENTS_PER_CONTAINER_MIN * (frame_bytes as u64 + block);
+        let least = CONTAINER_BYTES_MIN.max(fewest.next_multiple_of(block));
         let container_bytes =
-            (smallest / CONTAINERS_PER_DIRECTORY / block * block).clamp(CONTAINER_BYTES_MIN, default.container_bytes);
+            (smallest / CONTAINERS_PER_DIRECTORY / block * block).clamp(least, default.container_bytes.max(least));
         // As many extents as nearly fill a container with its header and its directory, which takes less than this part.
         let usable = container_bytes - container_bytes / DIRECTORY_SHARE - CONTAINER_FIXED_BYTES;
         let extents = container_bytes.div_ceil(default.extent_bytes as u64).max(EXTENTS_PER_CONTAINER_MIN);
         let extent_bytes = (usable / extents / block * block) as usize;
         // A size that was named is kept to; one that was reckoned makes room for the last containers of each device.
-        for (dir, chosen) in dirs.iter_mut().zip(&choices.dirs) {
-            if chosen.bytes.is_none() && !choices.fast {
+        for (dir, chosen) in dirs.iter_mut().zip(chosen) {
+            if chosen.bytes.is_none() && !fast {
                 dir.bytes = dir.bytes.next_multiple_of(container_bytes) + RECORD_CONTAINERS_SPARE * container_bytes;
             }
         }
-        let patience = if choices.fast { Duration::from_secs(30) } else { default.push_deadline };
-        self.config = RecordingConfig {
-            name: choices.name.clone(),
-            run: choices.run,
-            container_bytes,
-            extent_bytes,
-            io_bytes: default.io_bytes.min(extent_bytes),
-            buffers_per_link: (choices.buffer_bytes_per_link / extent_bytes as u64).clamp(2, 4096) as usize,
-            push_deadline: choices.push_deadline.unwrap_or(patience),
-            spill: choices.spill,
+        Ok(Cut { dirs, container_bytes, extent_bytes })
+    }
+
+    /// The recording's configuration, with memory for each link.
+    pub(super) fn config(&self, buffer_bytes_per_link: u64) -> RecordingConfig {
+        let default = RecordingConfig::default();
+        RecordingConfig {
+            container_bytes: self.container_bytes,
+            extent_bytes: self.extent_bytes,
+            io_bytes: default.io_bytes.min(self.extent_bytes),
+            buffers_per_link: (buffer_bytes_per_link / self.extent_bytes as u64).clamp(2, 4096) as usize,
             ..default
-        };
-        self.dirs = dirs;
-        Ok(())
+        }
     }
 }
 

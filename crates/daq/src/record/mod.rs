@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! links ─readout threads─▶ Recording (forebay-store) ─one thread per device─▶ containers, manifest
+//! rings: of others, in directories or on servers ─trigger─▶ one range of ticks of all ─▶ Recording
 //! ring:  links ─▶ ring (forebay-store) ─trigger─▶ its last seconds and the next ─▶ Recording
 //! play:  containers ─window─▶ frames in time order ─▶ checks against frames and manifest, file
 //! ```
@@ -15,12 +16,14 @@ mod config;
 mod play;
 mod readout;
 mod retro;
+mod rings;
 mod shared;
 
 pub use check::FrameChecker;
 pub use config::{RecordChoices, RecordDir, Retroactive};
 pub use play::{PlayChoices, PlayLink, PlaySummary, PlayWindow, play};
 pub use retro::RetroSummary;
+pub use rings::{RingChoices, RingSpan, record_rings};
 
 use crate::limits::LOOK;
 use crate::progress::{Figure, Figures, Phase, Reporter, Told};

@@ -348,6 +348,47 @@ impl Storage for Directory {
         Ok(Some(now.duration_since(written).unwrap_or_default()))
     }
 
+    fn read_back(&self, name: &str, bytes_max: u64) -> Result<Option<Bytes>> {
+        let Some(file) = self.open(name)? else { return Ok(None) };
+        // Synced pages can be dropped; where the file system does not, or they are in use, the kernel's copy is read.
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        let bytes = self.read(name, bytes_max)?;
+        Ok(bytes.map(|bytes| {
+            self.counters.read(bytes.len() as u64);
+            bytes.into()
+        }))
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        if !folder.is_empty() {
+            names::check(folder.trim_end_matches('/'))?;
+        }
+        let mut found = Vec::new();
+        let mut folders = vec![folder.trim_end_matches('/').to_owned()];
+        while let Some(folder) = folders.pop() {
+            let place = self.path.join(&folder);
+            let entries = match fs::read_dir(&place) {
+                Ok(entries) => entries,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+                Err(error) => return Err(failed("list", &place, error)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(|error| failed("list", &place, error))?;
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                // What begins with a dot is no object.
+                if names::check(&name).is_err() {
+                    continue;
+                }
+                let kind = entry.file_type().map_err(|error| failed("look at", &place, error))?;
+                if kind.is_dir() { folders.push(name) } else { found.push(name) }
+            }
+        }
+        self.counters.read(0);
+        found.sort_unstable();
+        Ok(found)
+    }
+
     fn traffic(&self) -> Traffic {
         self.counters.traffic()
     }

@@ -5,7 +5,7 @@
 //!                            └─▶ Bucket      object_store: requests in flight, repeats, deadlines, credentials
 //! ```
 //!
-//! *Not here*: the meaning of objects; nothing here lists what is in a place, so a bucket needs no index.
+//! *Not here*: the meaning of objects. Datasets never list what is in a place, so a bucket needs no index; archives do.
 
 mod bucket;
 mod directory;
@@ -109,6 +109,18 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// How long ago an object was written, by the clock of the place, to a second or two, or `None` where no object has this
     /// name.
     fn age(&self, name: &str) -> Result<Option<Duration>>;
+
+    /// A whole object as the medium has it: a directory drops the pages that the kernel keeps of the file first, where the system
+    /// allows; a server is asked, whatever it keeps itself. `None` where no object has this name.
+    ///
+    /// `Corrupt` where it has more than `bytes_max` bytes.
+    fn read_back(&self, name: &str, bytes_max: u64) -> Result<Option<Bytes>> {
+        Ok(self.get(name, bytes_max)?.map(|(bytes, _)| bytes))
+    }
+
+    /// Names of all objects below a folder, which ends in `/`, or of all with an empty one; in order. A bucket without an index
+    /// has no answer.
+    fn list(&self, folder: &str) -> Result<Vec<String>>;
 
     /// What was asked of this place until now.
     fn traffic(&self) -> Traffic;

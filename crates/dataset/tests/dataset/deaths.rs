@@ -71,6 +71,9 @@ impl Storage for Mortal {
     fn age(&self, name: &str) -> Result<Option<Duration>> {
         self.inner.age(name)
     }
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        self.inner.list(folder)
+    }
     fn traffic(&self) -> Traffic {
         self.inner.traffic()
     }

@@ -130,6 +130,9 @@ impl Storage for Listening {
     fn age(&self, name: &str) -> Result<Option<Duration>> {
         self.inner.age(name)
     }
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        self.inner.list(folder)
+    }
     fn traffic(&self) -> Traffic {
         self.inner.traffic()
     }

@@ -20,6 +20,7 @@ fn conforms() {
     assert!(stand_in.names().iter().all(|name| name.starts_with("bucket/some/prefix/")));
     // Nothing was listed, no objects were removed by a list: all requests are about one object.
     assert!(stand_in.take_log().iter().all(|request| request.name.starts_with("bucket/some/prefix/")));
+    conformance::check_listing(&*open(&options));
 }
 
 #[test]

@@ -25,6 +25,28 @@ pub(crate) fn check(open: Open<'_>) {
     writers_do_not_lose_each_other(open);
 }
 
+/// What places with an index do as well.
+pub(crate) fn check_listing(place: &dyn Storage) {
+    assert_eq!(place.list("listed/").unwrap(), Vec::<String>::new());
+    let objects: Vec<(String, Bytes)> =
+        (0..120).map(|at| (format!("listed/run-{}/o-{at:03}", at % 3), bytes(at, at))).collect();
+    place.put(&objects).unwrap();
+    let mut names: Vec<String> = objects.iter().map(|(name, _)| name.clone()).collect();
+    names.sort_unstable();
+    assert_eq!(place.list("listed/").unwrap(), names);
+    assert_eq!(place.list("listed/run-1/").unwrap().len(), 40);
+    let all = place.list("").unwrap();
+    assert!(names.iter().all(|name| all.contains(name)));
+    assert_eq!(place.list("../etc").unwrap_err().kind(), Kind::Invalid);
+    place.remove(&names).unwrap();
+    assert_eq!(place.list("listed/").unwrap(), Vec::<String>::new());
+    for (name, bytes) in &objects[..2] {
+        place.put(&[(name.clone(), bytes.clone())]).unwrap();
+        assert_eq!(place.read_back(name, 1 << 10).unwrap().unwrap(), bytes);
+        assert!(place.read_back("listed/none", 10).unwrap().is_none());
+    }
+}
+
 fn bytes(length: usize, seed: usize) -> Bytes {
     (0..length).map(|at| (at.wrapping_mul(31) + at / 251 + seed) as u8).collect()
 }

@@ -22,6 +22,7 @@ fn conforms() {
     let path = dir.path().join("a/b/dataset");
     assert_eq!(open(&path).get("root", 10).unwrap(), None);
     conformance::check(&|| open(&path));
+    conformance::check_listing(&*open(&path));
     let url = format!("file://{}", path.display());
     assert!(storage::open(&url, &Options::default()).unwrap().get("objects/large", u64::MAX).unwrap().is_some());
 }

@@ -77,7 +77,15 @@ impl Superblock {
     pub const BYTES: usize = 128;
 
     /// Version of the region's format: any change of its bytes raises it.
-    pub const FORMAT: u32 = 3;
+    pub const FORMAT: u32 = 4;
+    /// The oldest version that is read: what it has means the same today.
+    const FORMAT_MIN: u32 = 3;
+
+    /// Whether these are the bytes of an earlier format: a build that knows no other would take them, and nothing else.
+    pub fn is_earlier(bytes: &[u8]) -> bool {
+        let format = |bytes: &[u8; 12]| u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+        bytes.first_chunk().is_some_and(|head: &[u8; 12]| head[..8] == MAGIC && format(head) < Self::FORMAT)
+    }
 
     /// The superblock as bytes.
     pub fn encode(&self) -> [u8; Self::BYTES] {
@@ -114,10 +122,14 @@ impl Superblock {
         if magic != MAGIC {
             return Err(Error::invalid("not a Forebay region: the magic bytes are missing"));
         }
-        if format != Self::FORMAT {
+        if !(Self::FORMAT_MIN..=Self::FORMAT).contains(&format) {
+            let whose = if format > Self::FORMAT { "a later" } else { "an earlier" };
             return Err(Error::invalid(format!(
-                "region of format version {format}; this build reads version {} and converts none: take out what it holds \
-                 with the version that wrote it, then make a new one",
+                "region of format version {format}, which {whose} version of forebay wrote; forebay {} reads {} to {} and \
+                 converts no other: open it with that version, release or remove what it holds there, close it, then make a \
+                 new one",
+                env!("CARGO_PKG_VERSION"),
+                Self::FORMAT_MIN,
                 Self::FORMAT
             )));
         }
@@ -175,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn an_earlier_format_is_read_and_found() {
+        let mut bytes = sample().encode();
+        assert!(!Superblock::is_earlier(&bytes) && !Superblock::is_earlier(&[0; 128]));
+        bytes[8] = 3;
+        let crc = crc32c(&bytes[..124]);
+        bytes[124..].copy_from_slice(&crc.to_le_bytes());
+        assert!(Superblock::is_earlier(&bytes));
+        assert_eq!(Superblock::decode(&bytes).unwrap(), sample());
+    }
+
+    #[test]
     fn says_whether_it_is_foreign_another_version_or_broken() {
         let kind = |bytes: &[u8]| Superblock::decode(bytes).unwrap_err().kind();
         let mut bytes = sample().encode();
@@ -183,7 +206,11 @@ mod tests {
         bytes[8] = 2;
         assert_eq!(kind(&bytes), Kind::Invalid);
         let message = Superblock::decode(&bytes).unwrap_err().message().to_owned();
-        assert!(message.contains("version 2") && message.contains("version 3"), "{message}");
+        let words = ["version 2, which an earlier version", "reads 3 to 4", "open it with that version"];
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        bytes[8] = 5;
+        let message = Superblock::decode(&bytes).unwrap_err().message().to_owned();
+        assert!(message.contains("version 5, which a later version"), "{message}");
         let mut impossible = sample();
         impossible.geometry.segments = 0;
         assert_eq!(kind(&impossible.encode()), Kind::Corrupt);

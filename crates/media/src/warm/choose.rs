@@ -3,7 +3,6 @@
 use super::container::Phase;
 use super::log::DeviceLog;
 use super::space::Warm;
-use crate::bytes::Stream;
 use forebay_core::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,31 +46,41 @@ impl Warm {
         best.map(|best| best.1)
     }
 
-    /// Takes the full container of a stream that began first to be drained; `None` if there is none. Shared containers
-    /// are every stream's.
-    ///
-    /// # Errors
-    /// `Unavailable` where the device fails.
-    pub fn drain_next(&self, stream: Stream) -> Result<Option<u32>> {
-        let mut full: Vec<(u64, u32)> = Vec::new();
+    /// Full containers in which accepted events or those of the debug stream may live, oldest first, with their filling; of
+    /// one device, or of all.
+    pub fn drainable(&self, device: Option<u32>) -> Vec<(u32, u32)> {
+        let mut full: Vec<(u64, (u32, u32))> = Vec::new();
         for container in &self.containers {
             let header = *container.header.lock();
-            let fits = header.stream == stream || header.stream == Stream::Shared;
-            if container.phase() == Phase::Full && fits && container.live() > 0 {
-                full.push((header.order, container.number));
+            let here = device.is_none_or(|device| device == container.device);
+            if container.phase() == Phase::Full && header.stream.is_decided() && here && container.live() > 0 {
+                full.push((header.order, (container.number, header.generation)));
             }
         }
         // Oldest first, so that an archive gets the data in about the order in which it was taken.
         full.sort_unstable();
-        for (_, number) in full {
-            match self.begin_drain(number) {
-                Ok(()) => return Ok(Some(number)),
-                // Somebody was faster.
-                Err(error) if error.kind() == forebay_core::Kind::Conflict => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+        full.into_iter().map(|(_, container)| container).collect()
+    }
+
+    /// Containers in custody, with the time since which they are, in milliseconds since 1970; longest first.
+    pub fn in_custody(&self) -> Vec<(u64, u32)> {
+        let in_custody = self.containers.iter().filter(|container| container.phase() == Phase::Custody);
+        let mut all: Vec<(u64, u32)> =
+            in_custody.map(|container| (container.header.lock().custody_since, container.number)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Whether a container is in custody.
+    pub fn is_in_custody(&self, container: u32) -> bool {
+        self.containers.get(container as usize).is_some_and(|container| container.phase() == Phase::Custody)
+    }
+
+    /// Whether a container is one that [`Warm::drainable`] would name, in this filling.
+    pub fn is_drainable(&self, container: u32, generation: u32) -> bool {
+        self.containers.get(container as usize).is_some_and(|container| {
+            container.phase() == Phase::Full && container.header.lock().generation == generation
+        })
     }
 
     /// Runs of which containers have images; `None` where a shared one may have some of any run.

@@ -1,7 +1,7 @@
 //! A container in memory: its phase, the live data in it, its readers, and its header as last written.
 //!
 //! ```text
-//! empty ─▶ filling ─▶ full ⇄ draining ─▶ reclaiming ─▶ empty        filling ─▶ poisoned
+//! empty ─▶ filling ─▶ full ⇄ draining ─▶ custody ─▶ reclaiming ─▶ empty        filling ─▶ poisoned
 //! word: live fragments 32 | pins 24 | phase 8
 //! ```
 //!
@@ -32,7 +32,7 @@ pub enum Phase {
     Filling = 1,
     /// Takes no more; its directory is written.
     Full = 2,
-    /// What is live in it is read by its archive, or moved.
+    /// A mover has claimed it: what is live in it is read for the archive.
     Draining = 3,
     /// A write of it failed: it takes no more.
     Poisoned = 4,
@@ -40,17 +40,26 @@ pub enum Phase {
     Reclaiming = 5,
     /// Its device or its file is not there.
     Lost = 6,
+    /// The archive has what lives in it.
+    Custody = 7,
 }
 
 impl Phase {
     fn from_byte(byte: u8) -> Phase {
         use Phase::*;
-        let all = [Empty, Filling, Full, Draining, Poisoned, Reclaiming];
+        let all = [Empty, Filling, Full, Draining, Poisoned, Reclaiming, Custody];
         all.into_iter().find(|phase| *phase as u8 == byte).unwrap_or(Lost)
     }
 
     pub(super) fn of(state: ContainerState) -> Phase {
-        Phase::from_byte(state as u8)
+        match state {
+            ContainerState::Empty => Phase::Empty,
+            ContainerState::Filling => Phase::Filling,
+            ContainerState::Full => Phase::Full,
+            ContainerState::Draining => Phase::Draining,
+            ContainerState::Poisoned => Phase::Poisoned,
+            ContainerState::Custody => Phase::Custody,
+        }
     }
 }
 
@@ -75,7 +84,7 @@ impl Container {
         let phase = match Phase::of(header.state) {
             // Without the file the header is a guess: what the container held is named as lost by the opening.
             _ if file.is_none() => Phase::Lost,
-            // Draining is the work of one life: its archive asks for the container again.
+            // Draining is the work of one life: a mover claims the container again.
             Phase::Draining => Phase::Full,
             phase => phase,
         };
@@ -198,7 +207,7 @@ impl Container {
 
     /// Takes a closed container in which nothing lives and that nobody reads; answers the phase that it had.
     pub(super) fn begin_reclaiming(&self) -> Option<Phase> {
-        let closed = [Phase::Full, Phase::Draining, Phase::Poisoned];
+        let closed = [Phase::Full, Phase::Draining, Phase::Custody, Phase::Poisoned];
         let taken = self.change(|word| {
             let phase = Phase::from_byte((word >> PHASE_SHIFT) as u8);
             let idle = word & (LIVE | PINS) == 0 && closed.contains(&phase);

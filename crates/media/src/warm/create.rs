@@ -116,7 +116,7 @@ fn refused(device: &dyn Device, error: io::Error) -> Error {
     match error_kind {
         io::ErrorKind::AlreadyExists => Error::conflict(format!("{name} holds containers already")),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Error::full(format!("{name} has not the space that was asked for"))
+            Error::full_of(format!("device {name}"), "operator", format!("{name} has not the space that was asked for"))
         }
         _ => Error::unavailable(format!("{name} cannot be made a warm device")),
     }

@@ -1,4 +1,4 @@
-//! Changes of a container's state outside of writing: draining, reclaiming, poisoning.
+//! Changes of a container's state outside of writing: draining, custody, reclaiming, poisoning.
 //!
 //! *Invariants*: a state is durable before anything follows from it. What was the only copy of a fragment is given up once
 //! its device knows that the fragment has ended: until then the event comes back whole, if at all. Two locks are held while a header or a test block is
@@ -42,6 +42,28 @@ impl Warm {
             draining.fetch_sub(1, Ordering::Relaxed);
         }
         begun
+    }
+
+    /// The archive was proved to have what a container that drains holds, at this time in milliseconds since 1970: durable
+    /// before it returns.
+    ///
+    /// # Errors
+    /// `Conflict` where it does not drain; `Unavailable` where the device fails: the next opening may find it in custody all the
+    /// same.
+    pub fn begin_custody(&self, number: u32, since: u64) -> Result<()> {
+        debug_assert!(since > 0, "0 says that it is not in custody");
+        let (container, ..) = self.container(number)?;
+        let _transition = container.transition.lock();
+        if container.phase() != Phase::Draining {
+            let phase = container.phase();
+            return Err(Error::conflict(format!("{} is {phase:?}: nobody drains it", self.describe(number))));
+        }
+        self.write_header(container, |header| (header.state, header.custody_since) = (ContainerState::Custody, since))?;
+        // Under `transition` all along: only a failed write, in its own thread, could have poisoned it.
+        if container.set_phase(&[Phase::Draining], Phase::Custody) {
+            self.devices[container.device as usize].draining.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Gives up draining, or ends it: the container is full again, or, where nothing lives in it any more, empty.
@@ -99,7 +121,7 @@ impl Warm {
             })
         });
         if let Err(error) = reclaimed {
-            let silent = if before == Phase::Poisoned { Phase::Poisoned } else { Phase::Full };
+            let silent = if before == Phase::Draining { Phase::Full } else { before };
             if container.set_phase(&[Phase::Reclaiming], silent) && before == Phase::Poisoned {
                 slot.poisoned.fetch_add(1, Ordering::Relaxed);
             }
@@ -120,7 +142,7 @@ impl Warm {
     pub fn reclaim_empty(&self, log: Option<&DeviceLog>) -> Result<u32> {
         let (mut reclaimed, mut failed) = (0, None);
         for container in &self.containers {
-            let closed = matches!(container.phase(), Phase::Full | Phase::Draining | Phase::Poisoned);
+            let closed = matches!(container.phase(), Phase::Full | Phase::Draining | Phase::Custody | Phase::Poisoned);
             if closed && container.live() == 0 && container.pins() == 0 {
                 match self.reclaim_if_empty(container.number, log) {
                     Ok(done) => reclaimed += u32::from(done),
@@ -149,7 +171,7 @@ impl Warm {
 
     /// Nothing is written into the container any more in this life.
     pub(super) fn poison(&self, container: &Container) {
-        let from = [Phase::Filling, Phase::Full, Phase::Draining, Phase::Reclaiming, Phase::Poisoned];
+        let from = [Phase::Filling, Phase::Full, Phase::Draining, Phase::Custody, Phase::Reclaiming, Phase::Poisoned];
         if !container.poisoned_here.swap(true, Ordering::Relaxed) {
             let slot = &self.devices[container.device as usize];
             match container.phase() {
@@ -164,14 +186,15 @@ impl Warm {
             }
         }
         container.set_phase(&from, Phase::Poisoned);
-        container.header.lock().state = ContainerState::Poisoned;
+        let mut header = container.header.lock();
+        (header.state, header.custody_since) = (ContainerState::Poisoned, 0);
     }
 
     /// Says on the medium, where that still works, that a container is poisoned and how far it was durable.
     pub(super) fn write_poisoned(&self, container: &Container, durable: u64) {
         let _transition = container.transition.lock();
         let (at, bytes) = container.next_header(&self.store, |header| {
-            header.state = ContainerState::Poisoned;
+            (header.state, header.custody_since) = (ContainerState::Poisoned, 0);
             header.data_end = durable;
             header.directory = None;
         });

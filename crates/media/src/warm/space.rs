@@ -125,6 +125,7 @@ pub(super) struct Filling {
     pub(super) payload_bytes: u64,
     pub(super) directory: DirectoryBuilder,
     pub(super) touched: Instant,
+    pub(super) begun: Instant,
 }
 
 impl Filling {
@@ -328,7 +329,7 @@ impl Warm {
     /// device.
     pub fn ended(&self, place: ImagePlace, fragments: u32) -> bool {
         self.containers.get(place.container as usize).is_some_and(|container| {
-            container.end_live(fragments) && matches!(container.phase(), Phase::Full | Phase::Draining)
+            container.end_live(fragments) && matches!(container.phase(), Phase::Full | Phase::Draining | Phase::Custody)
         })
     }
 
@@ -342,9 +343,9 @@ impl Warm {
 
     /// Ends a pin; `true` where the container may now be reclaimed. Touches no device.
     pub fn unpin(&self, container: u32) -> bool {
-        self.containers
-            .get(container as usize)
-            .is_some_and(|container| container.unpin() && matches!(container.phase(), Phase::Full | Phase::Draining))
+        self.containers.get(container as usize).is_some_and(|container| {
+            container.unpin() && matches!(container.phase(), Phase::Full | Phase::Draining | Phase::Custody)
+        })
     }
 
     /// A container for this target: one that is being filled for it, or a free one, or one that is shared.
@@ -381,7 +382,8 @@ impl Warm {
             }
         }
         let (all, free) = (self.containers.len(), self.free.load(Ordering::Relaxed));
-        Err(Error::full(format!("no warm container for {target:?}: {free} of {all} are free")))
+        let cause = format!("no warm container for {target:?}: {free} of {all} are free");
+        Err(Error::full_of("warm level", "archive", cause))
     }
 
     fn take_on(&self, space: &mut Space, device: u32, target: &Target) -> Option<Filling> {
@@ -449,6 +451,7 @@ impl Warm {
             payload_bytes: 0,
             directory: DirectoryBuilder::new(),
             touched: Instant::now(),
+            begun: Instant::now(),
         }
     }
 
@@ -481,10 +484,10 @@ impl Warm {
         }
     }
 
-    /// Containers that no writer has had for this long, taken out to be closed.
-    pub(super) fn take_idle(&self, idle: std::time::Duration) -> Vec<Filling> {
+    /// Containers that no writer has and that are `wanted`, taken out to be closed.
+    pub(super) fn take_parked(&self, wanted: impl Fn(&Filling) -> bool) -> Vec<Filling> {
         let mut space = self.space.lock();
-        let taken: Vec<Filling> = space.parked.extract_if(.., |filling| filling.touched.elapsed() >= idle).collect();
+        let taken: Vec<Filling> = space.parked.extract_if(.., |filling| wanted(filling)).collect();
         for filling in &taken {
             self.devices[filling.device as usize].writers.fetch_add(1, Ordering::Relaxed);
         }

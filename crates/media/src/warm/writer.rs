@@ -59,8 +59,27 @@ impl Warm {
     /// # Errors
     /// `Unavailable` where a device fails, or does not answer by the deadline; the others are closed.
     pub fn close_filling(self: &Arc<Warm>, idle: Duration, deadline: Instant) -> Result<()> {
+        self.close_all(self.take_parked(|filling| filling.touched.elapsed() >= idle), deadline)
+    }
+
+    /// The same for those of decided events that began to be filled this long ago, or whose run is over.
+    ///
+    /// # Errors
+    /// Those of [`Warm::close_filling`].
+    pub fn close_begun(
+        self: &Arc<Warm>,
+        age: Duration,
+        is_over: &dyn Fn(u64) -> bool,
+        deadline: Instant,
+    ) -> Result<()> {
+        let wanted =
+            |filling: &Filling| filling.stream.is_decided() && (filling.begun.elapsed() >= age || is_over(filling.run));
+        self.close_all(self.take_parked(wanted), deadline)
+    }
+
+    fn close_all(self: &Arc<Warm>, fillings: Vec<Filling>, deadline: Instant) -> Result<()> {
         let mut failed = None;
-        for filling in self.take_idle(idle) {
+        for filling in fillings {
             let target = Target {
                 run: filling.run,
                 stream: filling.stream,

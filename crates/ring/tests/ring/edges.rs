@@ -88,7 +88,7 @@ fn a_window_across_a_run_change_shows_both_runs() {
     for (run, fragments) in [(7, 3), (8, 3), (9, 0)] {
         let ledger = ring.ledger_of(run);
         assert_eq!(
-            (ledger.imbalance(), ledger.offered.fragments, ledger.live[1].fragments),
+            (ledger.imbalance(), ledger.offered.fragments, ledger.live.ready.fragments),
             (None, fragments, fragments)
         );
     }

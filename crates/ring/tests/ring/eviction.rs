@@ -1,10 +1,10 @@
 //! Eviction: what leaves the ring, in which order, and how it is counted.
 
 use super::{
-    FIRST, SPAN, TempDir, balanced, config, coverage, frame, genuine, keyspace, put, put_in, shape, small_ring, source,
-    window,
+    FIRST, SPAN, TempDir, balanced, config, coverage, frame, genuine, keyspace, put, put_in, refused, shape,
+    small_ring, source, window,
 };
-use forebay_core::{GapCause, ManualClock};
+use forebay_core::{GapCause, Kind, ManualClock};
 use forebay_ring::{Ring, RingOutcome};
 use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn the_oldest_goes_when_space_is_needed_and_not_before() {
     let oldest = status.oldest.unwrap();
     assert!(stats.evicted > 30 && oldest > frame(2 * kept), "{stats:?}");
     let ledger = ring.ledger();
-    let sum = ledger.live[1].fragments + ledger.expired.fragments;
+    let sum = ledger.live.ready.fragments + ledger.expired.fragments;
     assert_eq!((ledger.stored.fragments, sum), (number, number));
     assert_eq!(stats.fragments, status.fragments);
     assert_eq!(stats.fragments, (frame(number) - oldest) / u64::from(SPAN));
@@ -170,21 +170,26 @@ fn a_ring_full_of_windows_refuses_and_names_the_gap() {
 }
 
 #[test]
-fn both_stores_can_live_in_one_directory() {
+fn a_directory_holds_a_ring_or_a_store_of_events() {
     use forebay_core::Keyspace;
-    let dir = TempDir::new();
-    let store = forebay_store::Store::create(
-        dir.path(),
-        &Keyspace::events("events", 1),
-        forebay_store::Config { hot_bytes: 16 << 20, ..forebay_store::Config::default() },
-    )
-    .unwrap();
-    let ring = Ring::create(dir.path(), &keyspace(2), config(32)).unwrap();
+    use forebay_store::{Config, Store};
+    let (events, links) = (TempDir::new(), TempDir::new());
+    let make = |dir: &TempDir| {
+        let config = Config { hot_bytes: 16 << 20, ..Config::default() };
+        Store::create(dir.path(), &Keyspace::events("events", 1), config)
+    };
+    drop(make(&events).unwrap());
+    let said = refused(Ring::create(events.path(), &keyspace(2), config(32)), Kind::Invalid);
+    assert!(said.contains("holds a store of events (hot.fb)"), "{said}");
+    let ring = Ring::create(links.path(), &keyspace(2), config(32)).unwrap();
     put(&ring, 1, FIRST);
-    assert!(Ring::create(dir.path(), &keyspace(2), config(32)).is_err());
-    store.close().unwrap();
+    let said = refused(make(&links), Kind::Invalid);
+    assert!(said.contains("holds a ring (ring.fb)"), "{said}");
+    assert!(Ring::create(links.path(), &keyspace(2), config(32)).is_err());
     ring.close().unwrap();
-    assert!(forebay_store::Store::open(dir.path(), forebay_store::Config::default()).is_ok());
-    let ring = Ring::open(dir.path(), config(32)).unwrap();
+    drop(ring);
+    // Nothing of either was touched.
+    assert!(Store::open(events.path(), Config::default()).is_ok());
+    let ring = Ring::open(links.path(), config(32)).unwrap();
     assert_eq!(genuine(&window(&ring, FIRST, FIRST + 1).sources[0]), [FIRST]);
 }

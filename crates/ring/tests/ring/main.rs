@@ -4,6 +4,7 @@
 mod disorder;
 mod edges;
 mod eviction;
+mod look;
 mod memory;
 mod model;
 mod pins;

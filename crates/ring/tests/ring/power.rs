@@ -103,7 +103,11 @@ fn check(medium: Arc<SimMedium>, answers: &[Answer], step: u64) {
     // Evicted or there, each counts once: what is stored is what was acknowledged, and at most one more.
     let acknowledged = answers.iter().filter(|answer| answer.stored && answer.after < step).count() as u64;
     let ledger = ring.ledger();
-    assert_eq!((ledger.imbalance(), ledger.lost.fragments, ledger.live[1].fragments), (None, 0, live), "step {step}");
+    assert_eq!(
+        (ledger.imbalance(), ledger.lost.fragments, ledger.live.ready.fragments),
+        (None, 0, live),
+        "step {step}"
+    );
     let stored = ledger.stored.fragments;
     assert!((acknowledged..=acknowledged + 1).contains(&stored), "step {step}: {stored} of {acknowledged}");
     // Cut again before anything is taken: what the first note had counted is not counted twice.
@@ -161,7 +165,7 @@ fn a_power_loss_over_a_file_in_the_life_after_an_orderly_close_is_noticed() {
         let window = ring.window(0, u64::MAX, &RingSources::All, Duration::ZERO).unwrap();
         let there: usize = window.sources.iter().map(|source| genuine(source).len()).sum();
         let ledger = ring.ledger();
-        assert_eq!((ledger.imbalance(), ledger.live[1].fragments), (None, there as u64), "seed {seed}");
+        assert_eq!((ledger.imbalance(), ledger.live.ready.fragments), (None, there as u64), "seed {seed}");
         let lost = ledger.lost.fragments;
         assert!(lost == 0 || !ring.losses().is_empty(), "seed {seed}: {lost} lost, none named");
     }

@@ -32,7 +32,7 @@ fn what_was_put_is_there_after_an_orderly_close() {
         assert_eq!((ring.ledger_of(1), ring.losses().len()), (before, 0));
         let kept = window(&ring, oldest, frame(number));
         assert!(kept.is_complete());
-        assert_eq!(genuine(&kept.sources[0]).len() as u64, before.live[1].fragments);
+        assert_eq!(genuine(&kept.sources[0]).len() as u64, before.live.ready.fragments);
         balanced(&ring);
     }
     super::refused(Ring::open(&dir.path().join("elsewhere"), config(20)), Kind::Invalid);
@@ -90,7 +90,7 @@ fn damage_is_found_named_and_booked_where_it_is_accepted() {
     assert_eq!(ring.losses().len(), 1);
     assert_eq!(shape(&window(&ring, frame(6), frame(9)).sources[0]), "C lost C");
     let ledger = ring.ledger_of(1);
-    assert_eq!((ledger.imbalance(), ledger.lost.fragments, ledger.live[1].fragments), (None, 1, 59));
+    assert_eq!((ledger.imbalance(), ledger.lost.fragments, ledger.live.ready.fragments), (None, 1, 59));
     assert_eq!(ledger.lost.bytes, bytes.len() as u64);
     drop(ring);
     // Once accepted it is known, and the account stays.

@@ -8,6 +8,7 @@ use super::{
     threads_default,
 };
 use crate::access::Access;
+use crate::audit::AuditSettings;
 use crate::limits::Limits;
 use crate::locate::{Problem, located, unreadable};
 use crate::mark::Marks;
@@ -48,6 +49,9 @@ pub struct Settings {
     pub ring: Vec<RingSettings>,
     /// Access tokens and their rights.
     pub token: Vec<TokenSettings>,
+    /// Where changes are noted; nowhere without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditSettings>,
 }
 
 /// How a server logs, to stderr.
@@ -101,6 +105,7 @@ impl Default for Settings {
             keyspace: Vec::new(),
             ring: Vec::new(),
             token: Vec::new(),
+            audit: None,
         }
     }
 }
@@ -109,6 +114,13 @@ impl Settings {
     /// One store, served with the defaults.
     pub fn of(keyspace: KeyspaceSettings) -> Settings {
         let mut settings = Settings { keyspace: vec![keyspace], ..Settings::default() };
+        settings.fill();
+        settings
+    }
+
+    /// One ring, served with the defaults.
+    pub fn of_ring(ring: RingSettings) -> Settings {
+        let mut settings = Settings { ring: vec![ring], ..Settings::default() };
         settings.fill();
         settings
     }
@@ -195,6 +207,9 @@ impl Settings {
                 ));
             }
         }
+        if let Some(problem) = self.audit.as_ref().and_then(AuditSettings::problem) {
+            return Some(problem.under("audit"));
+        }
         if let Some(problem) = self.tls.as_ref().and_then(TlsFiles::problem) {
             return Some(problem.under("tls"));
         }
@@ -215,6 +230,9 @@ impl Settings {
         }
         if let Some(tls) = &mut self.tls {
             tls.resolve(base);
+        }
+        if let Some(audit) = &mut self.audit {
+            audit.resolve(base);
         }
     }
 
@@ -282,6 +300,7 @@ impl Settings {
             unix_mode: listen.unix_mode,
             tls: self.tls.clone(),
             tokens: self.token.iter().map(TokenSettings::load).collect::<Result<_>>()?,
+            audit: self.audit.clone(),
             threads: self.threads.unwrap_or_else(threads_default),
             limits: self.limits.clone(),
         })

@@ -45,6 +45,12 @@ pub struct KeyspaceSettings {
     /// Fill of the warm level at which inhibit stops.
     #[serde(with = "units::share")]
     pub warm_low: f64,
+    /// How long what the archive has stays on the warm level as well.
+    #[serde(with = "units::time")]
+    pub custody_min: Duration,
+    /// Fill of the warm level above which it goes earlier; left out: `warm_low`.
+    #[serde(with = "units::share_or_none")]
+    pub custody_high: Option<f64>,
     /// How long a put waits for space.
     #[serde(with = "units::time")]
     pub put_deadline: Duration,
@@ -129,6 +135,8 @@ impl Default for KeyspaceSettings {
             demote_low: store.demote_low,
             warm_high: store.warm_high,
             warm_low: store.warm_low,
+            custody_min: store.custody_min,
+            custody_high: store.custody_high,
             put_deadline: store.put_deadline,
             lease: store.lease,
             max_hold: store.max_hold,
@@ -171,6 +179,8 @@ impl KeyspaceSettings {
             demote_low: self.demote_low,
             warm_high: self.warm_high,
             warm_low: self.warm_low,
+            custody_min: self.custody_min,
+            custody_high: self.custody_high,
             put_deadline: self.put_deadline,
             lease: self.lease,
             max_hold: self.max_hold,

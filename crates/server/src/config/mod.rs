@@ -20,6 +20,7 @@ pub use ring::{CreateRingSettings, RingSettings};
 pub use token::TokenSettings;
 
 use crate::access::AccessToken;
+use crate::audit::AuditSettings;
 use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::tls::TlsFiles;
@@ -46,6 +47,8 @@ pub struct ServerConfig {
     pub tls: Option<TlsFiles>,
     /// Access tokens and their rights; without any token everybody may do everything.
     pub tokens: Vec<AccessToken>,
+    /// Where changes are noted, if anywhere.
+    pub audit: Option<AuditSettings>,
     /// Threads that serve connections.
     pub threads: usize,
     /// Limits of connections.
@@ -84,6 +87,7 @@ impl Default for ServerConfig {
             unix_mode: UNIX_MODE,
             tls: None,
             tokens: Vec::new(),
+            audit: None,
             threads: threads_default(),
             limits: Limits::default(),
         }

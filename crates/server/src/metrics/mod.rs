@@ -29,6 +29,8 @@ const SLICES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     slices: Box<[Slice]>,
+    /// Times that tokens and certificates were read again, and that this was refused.
+    pub(crate) reloads: [AtomicU64; 2],
     pub(crate) listeners: Listeners,
 }
 
@@ -62,7 +64,11 @@ impl Default for Metrics {
         let call =
             |_| CallCounts { things: AtomicU64::new(0), errors: std::array::from_fn(zero), took: Histogram::default() };
         let slice = || Slice { calls: std::array::from_fn(call), received: 0.into(), sent: 0.into() };
-        Metrics { slices: (0..SLICES).map(|_| slice()).collect(), listeners: Listeners::default() }
+        Metrics {
+            slices: (0..SLICES).map(|_| slice()).collect(),
+            reloads: Default::default(),
+            listeners: Listeners::default(),
+        }
     }
 }
 
@@ -76,6 +82,16 @@ impl Metrics {
         if let Some(kind) = failed {
             counts.errors[kind as usize].fetch_add(1, Relaxed);
         }
+    }
+
+    /// Tokens and certificates were read again.
+    pub(crate) fn reloaded(&self) {
+        self.reloads[0].fetch_add(1, Relaxed);
+    }
+
+    /// What was read was refused.
+    pub(crate) fn reload_failed(&self) {
+        self.reloads[1].fetch_add(1, Relaxed);
     }
 
     /// One thing of a call failed.

@@ -99,6 +99,18 @@ fn server(page: &mut Page, shared: &Shared) {
     page.gauge("forebay_build_info", help, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let help = "1 while the server takes requests, 0 while it stops.";
     page.gauge("forebay_ready", help, &[], f64::from(u8::from(is_ready(shared))));
+    if let Some(certificates) = shared.certificates() {
+        let help = "When the server's certificate, or one between it and its CA, expires, in seconds since 1970.";
+        page.gauge("forebay_certificate_expires_timestamp_seconds", help, &[], certificates.expires() as f64);
+    }
+    let help = "Times that tokens and certificates were read again while the server ran.";
+    for (result, count) in ["done", "refused"].into_iter().zip(&shared.metrics.reloads) {
+        page.counter("forebay_reloads_total", help, &[("result", result)], count.load(Ordering::Relaxed) as f64);
+    }
+    if let Some(audit) = &shared.audit {
+        let help = "Lines of the audit log that could not be written: their calls were refused.";
+        page.counter("forebay_audit_failed_total", help, &[], audit.failed.load(Ordering::Relaxed) as f64);
+    }
 }
 
 fn calls(page: &mut Page, metrics: &Metrics) {

@@ -33,6 +33,8 @@ pub(super) fn add(page: &mut Page, keyspace: &str, ring: &Ring) {
     for (term, tally) in terms {
         let help = "Fragments of a ring by term of its ledger, over all runs.";
         page.gauge("forebay_ring_ledger_fragments", help, &[name[0], ("term", term)], tally.fragments as f64);
+        let help = "Payload of a ring by term of its ledger, over all runs.";
+        page.gauge("forebay_ring_ledger_bytes", help, &[name[0], ("term", term)], tally.bytes as f64);
     }
     let sources = ring.sources();
     page.gauge("forebay_ring_sources", "Sources that a ring has seen.", &name, sources.len() as f64);

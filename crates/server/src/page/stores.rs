@@ -4,10 +4,7 @@
 
 use super::text::Page;
 use super::warm;
-use forebay_core::{
-    InhibitClass, LIVE_STATES, Ledger, LiveState, Marks, Result, RunState, RunStatus, SegmentInfo, ServedStore, Stats,
-    Tally,
-};
+use forebay_core::{InhibitClass, Ledger, Marks, Result, RunState, RunStatus, SegmentInfo, ServedStore, Stats, Tally};
 use std::collections::HashMap;
 
 /// Runs whose accounts are shown, those with the highest numbers among those that are not closed: each is about fifty
@@ -99,9 +96,8 @@ fn segments(page: &mut Page, keyspace: &str, all: &[SegmentInfo], stats: &Stats)
 
 fn events(page: &mut Page, keyspace: &str, stages: &[String], stats: &Stats) {
     let name = ("keyspace", keyspace);
-    for state in LIVE_STATES {
+    for (state, tally) in stats.events.iter() {
         let labels = [name, ("state", state.name())];
-        let tally = stats.events[state as usize];
         page.gauge("forebay_live_events", "Live events.", &labels, tally.events as f64);
         page.gauge("forebay_live_fragments", "Fragments of live events.", &labels, tally.fragments as f64);
         page.gauge("forebay_live_bytes", "Payload of live events.", &labels, tally.bytes as f64);
@@ -176,7 +172,7 @@ fn rising_terms(ledger: &Ledger) -> [(&'static str, Tally); 12] {
 fn event_terms(ledger: &Ledger) -> [(&'static str, u64); 8] {
     // An accepted event is released later: together they are all that were ever accepted, and what a person took off
     // the debug stream.
-    let accepted = ledger.live[LiveState::Accepted as usize].events.wrapping_add(ledger.released.events);
+    let accepted = ledger.live.accepted.events.wrapping_add(ledger.released.events);
     [
         ("accepted", accepted),
         ("rejected", ledger.rejected.events),
@@ -226,8 +222,8 @@ fn accounts(page: &mut Page, keyspace: &str, runs: &[RunStatus]) {
 }
 
 fn account(page: &mut Page, keyspace: &str, run: &str, ledger: &Ledger) {
-    let live = LIVE_STATES.map(|state| (state.name(), ledger.live[state as usize]));
-    for (term, tally) in rising_terms(ledger).into_iter().chain(live) {
+    let live: Vec<_> = ledger.live.iter().map(|(state, tally)| (state.name(), *tally)).collect();
+    for (term, tally) in rising_terms(ledger).into_iter().chain(live.iter().copied()) {
         let labels = [("keyspace", keyspace), ("run", run), ("term", term)];
         let help = "Fragments of a run that is not closed, by term of its ledger.";
         page.gauge("forebay_run_fragments", help, &labels, tally.fragments as f64);
@@ -235,7 +231,7 @@ fn account(page: &mut Page, keyspace: &str, run: &str, ledger: &Ledger) {
         page.gauge("forebay_run_bytes", help, &labels, tally.bytes as f64);
     }
     let went = event_terms(ledger).into_iter().filter(|(term, _)| *term != "accepted");
-    let live = live.map(|(term, tally)| (term, tally.events));
+    let live = live.into_iter().map(|(term, tally)| (term, tally.events));
     for (term, events) in went.chain(live).chain([("awaited", ledger.awaited)]) {
         let labels = [("keyspace", keyspace), ("run", run), ("term", term)];
         let help = "Events of a run that is not closed, by state or by how they ended.";

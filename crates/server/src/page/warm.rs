@@ -3,7 +3,7 @@
 use super::text::Page;
 use forebay_core::{ContainerStatus, WarmStats};
 
-const STATES: [&str; 7] = ["empty", "filling", "full", "draining", "poisoned", "recycling", "lost"];
+const STATES: [&str; 8] = ["empty", "filling", "full", "draining", "custody", "poisoned", "recycling", "lost"];
 
 /// Adds a warm level.
 pub(super) fn add(page: &mut Page, keyspace: &str, warm: &WarmStats, containers: &[ContainerStatus]) {
@@ -41,9 +41,30 @@ pub(super) fn add(page: &mut Page, keyspace: &str, warm: &WarmStats, containers:
     for (metric, help, count) in [
         ("forebay_demoted_events_total", "Moves of events, or parts of them, to warm.", warm.demoted_events),
         ("forebay_demoted_bytes_total", "Payload that went from hot to warm.", warm.demoted_bytes),
+        (
+            "forebay_custody_shortened_total",
+            "Containers that were let go early, because warm was above custody_high.",
+            warm.custody_shortened,
+        ),
+        ("forebay_claims_unproved_total", "Claims of movers that ended without a proof.", warm.unproved_claims),
         ("forebay_saved_bytes_total", "Payload that was rejected before it had to go to warm.", warm.saved_bytes),
     ] {
         page.counter(metric, help, &[name], count as f64);
+    }
+    for (metric, help, value) in [
+        (
+            "forebay_archive_waiting_containers",
+            "Full containers with something for the archive that no mover has claimed.",
+            f64::from(warm.to_archive),
+        ),
+        ("forebay_custody_containers", "Containers that the archive was proved to have.", f64::from(warm.in_custody)),
+        (
+            "forebay_archive_proved_timestamp_seconds",
+            "When a mover last proved something, in seconds since 1970; 0 for never since the start.",
+            warm.proved_ms as f64 / 1000.0,
+        ),
+    ] {
+        page.gauge(metric, help, &[name], value);
     }
     page.gauge("forebay_demoting_bytes", "Payload on its way to warm.", &[name], warm.in_flight_bytes as f64);
     let help = "Notes of what went wrong on the warm level; /status has the last ones.";

@@ -2,7 +2,9 @@
 
 use super::failure::Failure;
 use crate::access::{Grant, Rights};
+use crate::audit::Actor;
 use crate::keyspaces::Keyspaces;
+use crate::peer::PEER;
 use crate::served::Served;
 use crate::shared::Shared;
 use forebay_core::{Call, ServedStore};
@@ -16,6 +18,8 @@ const REFUSALS_MAX: u32 = 8;
 pub(super) struct Client<S> {
     /// Its number, for people.
     pub(super) id: u64,
+    /// Where it is.
+    peer: String,
     /// What it calls itself.
     pub(super) name: Vec<u8>,
     grant: Option<Grant>,
@@ -35,8 +39,9 @@ impl<S: ServedStore> Client<S> {
     pub(super) fn new(shared: &Shared, keyspaces: &Arc<Keyspaces<S>>) -> Client<S> {
         let mut client = Client {
             id: shared.next_client(),
+            peer: PEER.try_with(ToString::to_string).unwrap_or_default(),
             name: Vec::new(),
-            grant: shared.access.anonymous(),
+            grant: shared.access().anonymous(),
             refusals: 0,
             keyspaces: keyspaces.clone(),
             keyspace: 0,
@@ -66,7 +71,7 @@ impl<S: ServedStore> Client<S> {
     /// `WRONGPASS` for a secret that nobody has, or not under this name.
     pub(super) fn log_in(&mut self, shared: &Shared, user: Option<&[u8]>, secret: &[u8]) -> Result<(), Failure> {
         let own = |grant: &Grant| user.is_none_or(|user| user == b"default" || user == grant.name.as_bytes());
-        if let Some(grant) = shared.access.grant(secret).filter(own) {
+        if let Some(grant) = shared.access().grant(secret).filter(own) {
             // Rights follow from token and keyspace: the keyspace that is selected stays, its rights are looked up
             // again.
             self.grant = Some(grant);
@@ -164,7 +169,17 @@ impl<S: ServedStore> Client<S> {
     #[inline]
     pub(super) fn check(&self, shared: &Shared, call: Call, command: &str) -> Result<(), Failure> {
         debug_assert!(!self.is_stranger() || self.rights == Rights::default(), "a stranger has no rights");
+        if let Some(grant) = &self.grant {
+            grant.check()?;
+        }
         if self.rights.allow(call.right()) { Ok(()) } else { Err(self.refused(shared, call, command)) }
+    }
+
+    /// Who it is, for the audit log.
+    pub(super) fn actor(&self) -> Actor {
+        let keyspace = self.keyspaces.at(self.keyspace).map_or("", |(name, _)| name);
+        let (token, keyspace) = (self.user().to_owned(), keyspace.to_owned());
+        Actor { token, peer: self.peer.clone(), protocol: "resp", keyspace }
     }
 
     #[cold]

@@ -17,6 +17,7 @@ mod inline;
 mod input;
 mod keys;
 mod landing;
+mod operate;
 mod parse;
 mod pool;
 mod range;

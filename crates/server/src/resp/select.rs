@@ -219,7 +219,7 @@ pub(super) fn decide<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_
 pub(super) fn extend<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
-    store.holder().extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
+    store.executor().extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
     turn.replies.ok();
     Ok(Flow::Done)
 }

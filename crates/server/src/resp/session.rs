@@ -22,6 +22,7 @@ use super::replies::Replies;
 use super::table::{self, Place, Spec};
 use super::turn::{Flow, Turn};
 use super::{keys, strings};
+use crate::audit::Audit;
 use crate::keyspaces::Keyspaces;
 use crate::shared::Shared;
 use forebay_core::{Call, Error, Key, PutOptions, PutOutcome, ReserveFragment, ServedStore};
@@ -29,6 +30,38 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+/// Carries a command out, between two lines of the audit log if that wants to know of it.
+#[inline]
+fn run<S: ServedStore>(turn: &mut Turn<'_, S>, spec: &Spec, command: Command<'_>) -> Result<Flow, Failure> {
+    match (&turn.shared.audit, table::audited_call(spec, command)) {
+        (Some(audit), Some(call)) => audited(audit, call, turn, spec, command),
+        _ => table::run(spec.verb, turn, command),
+    }
+}
+
+#[cold]
+fn audited<S: ServedStore>(
+    audit: &Audit,
+    call: Call,
+    turn: &mut Turn<'_, S>,
+    spec: &Spec,
+    command: Command<'_>,
+) -> Result<Flow, Failure> {
+    let about = command.from(0).map(keys::lossy).collect::<Vec<_>>().join(" ");
+    let mut answer = None;
+    let made = audit.around(&turn.client.actor(), call, &about, || {
+        // The audit log wants the kind of an error, the client its line.
+        match answer.insert(table::run(spec.verb, turn, command)) {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(Error::new(failure.kind, "")),
+        }
+    });
+    match (answer, made) {
+        (Some(answer), _) => answer,
+        (None, refused) => Err(refused.map_or_else(Failure::from, |()| Failure::syntax())),
+    }
+}
 
 /// The work of one turn, after which other connections of the thread get theirs, counted in commands on one fragment.
 const COST_MAX: usize = 8192;
@@ -273,7 +306,7 @@ impl<S: ServedStore> Session<S> {
             sent: 0,
             cost: 1,
         };
-        let answer = allowed.and_then(|()| table::run(spec.verb, &mut turn, command));
+        let answer = allowed.and_then(|()| run(&mut turn, spec, command));
         let Turn { call, things, received, sent, cost: its_cost, .. } = turn;
         *cost += its_cost;
         let flow = match answer {

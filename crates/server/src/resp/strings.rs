@@ -4,24 +4,48 @@ use super::failure::Failure;
 use super::keys;
 use super::parse::Command;
 use super::turn::{Answer, Flow, Looked, Turn};
-use forebay_core::{Key, KeySchema, PutOutcome, ServedStore};
+use forebay_core::{Attributes, Key, KeySchema, Keyspace, PutOptions, PutOutcome, ServedStore};
 
-/// SET key value
+/// SET key value [STATUS bits] [ATTR name=value …]
 pub(super) fn set<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
-    if command.len() > 3 {
-        return Err(Failure::err(
-            "SET has no options here: a fragment is written once and stays until its event is decided",
-        ));
-    }
-    // No options of Redis's SET: an expiry or NX would promise what a store of events does not do.
     let (key, value) = (turn.key(command)?, command.part(2));
-    match turn.put(&key, value)? {
+    let stored = if command.len() == 3 {
+        turn.put(&key, value, &PutOptions::default())?
+    } else {
+        let (status, attributes) = options(turn.client.store()?.keyspace(), command)?;
+        turn.put(&key, value, &PutOptions { status, attributes: attributes.as_ref(), ..PutOptions::default() })?
+    };
+    match stored {
         None => return Ok(Flow::Wait),
         Some(PutOutcome::Stored | PutOutcome::Duplicate) => turn.replies.ok(),
         Some(PutOutcome::Late | PutOutcome::LateUnknown) => return Err(late(turn.client.store()?.schema(), &key)),
     }
     turn.received += value.len() as u64;
     Ok(Flow::Done)
+}
+
+/// Status and attributes of a SET.
+#[cold]
+fn options(keyspace: &Keyspace, command: Command<'_>) -> Result<(u32, Option<Attributes>), Failure> {
+    let (mut status, mut words) = (0, command.from(3));
+    let mut word = words.next();
+    if word.is_some_and(|word| word.eq_ignore_ascii_case(b"status")) {
+        let bits = words.next().map(keys::utf8).transpose()?.unwrap_or_default();
+        let parsed = bits.strip_prefix("0x").map_or_else(|| bits.parse(), |bits| u32::from_str_radix(bits, 16));
+        status = parsed.map_err(|_| Failure::number())?;
+        word = words.next();
+    }
+    match word {
+        None => Ok((status, None)),
+        Some(word) if word.eq_ignore_ascii_case(b"attr") && words.len() > 0 => {
+            Ok((status, Some(super::operate::attributes(keyspace, words)?)))
+        }
+        // No options of Redis's SET: an expiry or NX would promise what a store of events does not do.
+        Some(_) => Err(Failure::err(
+            "SET key value [STATUS bits] [ATTR name=value ...]: it has no other options, because a fragment is written once and \
+             stays until its event is decided",
+        )),
+    }
 }
 
 /// The answer to a put that came too late.

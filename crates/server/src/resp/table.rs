@@ -2,7 +2,8 @@
 
 use super::replies::Replies;
 use super::turn::{Answer, Turn};
-use super::{about, range, ring, runs, select, strings};
+use super::{about, operate, range, ring, runs, select, strings};
+use crate::audit::{Audited, audited};
 use crate::resp::parse::Command;
 use forebay_core::{Call, Right, ServedStore};
 use std::ops::Deref;
@@ -120,12 +121,26 @@ macro_rules! commands {
     };
 }
 
+/// The call as which the audit log wants to know of a command, if it does.
+#[inline]
+pub(super) fn audited_call(spec: &Spec, command: Command<'_>) -> Option<Call> {
+    let call = match spec.verb {
+        // These say by their second word what they are.
+        Verb::Run | Verb::Hold | Verb::Debug if command.part(1).eq_ignore_ascii_case(b"list") => return None,
+        Verb::Run => Call::Run,
+        Verb::Hold => Call::Hold,
+        Verb::Debug => Call::Replay,
+        _ => spec.call?,
+    };
+    (audited(call) != Audited::No).then_some(call)
+}
+
 const NO_KEY: (i32, i32, i32) = (0, 0, 0);
 const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
 const KEYS: (i32, i32, i32) = (1, -1, 1);
 
 commands! {
-    "set" Set -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment: equal bytes again are a success, other bytes a conflict";
+    "set" Set -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment: key value [STATUS bits] [ATTR name=value ...]; equal bytes again are a success, other bytes a conflict";
     "get" Get 2 Loop Some(Call::Get), ONE_KEY, strings::get, "Returns a fragment's bytes";
     "ping" Ping -1 Loop None, NO_KEY, about::ping, "Returns PONG, or the message";
     "del" Del -2 Thread Some(Call::Remove), KEYS, strings::del, "Removes fragments; their keys stay closed while the event lives";
@@ -150,6 +165,13 @@ commands! {
     "fb.run" Run -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
     "fb.ledger" Ledger 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";
     "fb.why" Why 2 Thread Some(Call::Look), ONE_KEY, runs::why, "Says why a fragment is, or is not, in the store: key";
+    "fb.openevent" OpenEvent -2 Thread Some(Call::OpenEvent), NO_KEY, operate::open_event, "Announces an event: primary [ATTR name=value ...] [SOURCES source ...]";
+    "fb.release" Release -2 Thread Some(Call::Release), NO_KEY, operate::release, "Frees accepted and debug events that are archived: bounds [STREAM name] [AFTER primary]";
+    "fb.mask" Mask -3 Thread Some(Call::Mask), NO_KEY, operate::mask, "Lets events of a run do without a source: run source [FROM primary]";
+    "fb.unmask" Unmask -3 Thread Some(Call::Mask), NO_KEY, operate::mask, "Lets events of a run wait for a source again: run source [FROM primary]";
+    "fb.hold" Hold -2 Thread None, NO_KEY, operate::hold, "Keeps events back from delivery: SET [RUN n] [condition ...], RELEASE id, LIST";
+    "fb.debug" Debug -2 Thread None, NO_KEY, operate::debug, "Events that failed in all workers: LIST, REPLAY primary";
+    "fb.sources" SourcesOf 2 Thread Some(Call::Look), NO_KEY, operate::sources, "Returns the state of each source of a run";
     "fb.put" Put -5 Loop Some(Call::Put), NO_KEY, ring::put, "Stores a fragment in a ring: source timestamp span value [RUN n] [STATUS n]";
     "fb.window" Window -3 Loop Some(Call::Window), NO_KEY, ring::window, "Returns what a ring has between two ticks: begin end [WAIT ms] [SOURCES ALL|source ...]";
 }

@@ -73,14 +73,13 @@ impl<S: ServedStore> Turn<'_, S> {
     /// # Errors
     /// Those of a put.
     #[inline]
-    pub(super) fn put(&self, key: &Key, value: &[u8]) -> Result<Option<PutOutcome>, Failure> {
+    pub(super) fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<Option<PutOutcome>, Failure> {
         let store = self.client.store()?;
-        let options = PutOptions::default();
         // On the event loop only what needs no wait; `None` sends the whole session to a thread.
         Ok(if self.may_wait {
-            Some(store.put(key, value, &options)?)
+            Some(store.put(key, value, options)?)
         } else {
-            store.try_put(key, value, &options, None)?
+            store.try_put(key, value, options, None)?
         })
     }
 

@@ -126,9 +126,8 @@ fn check_fits<S: ServedStore>(payload: &Payload<S>, most: u64) -> Result<()> {
         return Ok(());
     }
     let bytes = payload.bytes();
-    Err(Error::full(format!(
-        "the answer has {bytes} bytes and the client takes {most}: ask for this in another request"
-    )))
+    let cause = format!("the answer has {bytes} bytes and the client takes {most}: ask for this in another request");
+    Err(Error::full_of("connection", "client", cause))
 }
 
 /// Keys from which on asking ahead is worth its time.
@@ -352,7 +351,7 @@ fn lease_get<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8]) -> Res
     let (primary, token, sources) =
         WireReader::whole(meta, |read| Ok((read.primary(schema)?, read.token()?, read.sources(schema)?)))?;
     let mut payload = Payload::default();
-    let said = say_fragments(store.holder().lease_get(&primary, &token, &sources)?, &mut payload);
+    let said = say_fragments(store.executor().lease_get(&primary, &token, &sources)?, &mut payload);
     let mut out = WireWriter::new();
     out.fragments(&said)?;
     Ok(answer(out, payload))
@@ -363,7 +362,7 @@ fn extend<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], things: &
     *things = leases.len() as u64;
     let mut out = Outcomes::new(leases.len(), 1);
     for lease in leases {
-        out.say(&store.holder().extend(&lease.primary, &lease.token, lease.duration), |_, ()| {});
+        out.say(&store.executor().extend(&lease.primary, &lease.token, lease.duration), |_, ()| {});
     }
     Ok(out.finish(Payload::default()))
 }
@@ -390,7 +389,7 @@ pub(super) fn judge_all<S: ServedStore>(store: &S, verdicts: &[WireVerdict], mut
             let (bytes, rest) = payload.split_at((*length as usize).min(payload.len()));
             payload = rest;
             whole = whole.and_then(|()| check_sent(bytes, *checksum));
-            results.push((source, bytes));
+            results.push(ResultFragment { source, bytes });
         }
         let outcome = whole.and_then(|()| judge(store, verdict, &results));
         out.say(&outcome, |_, ()| {});
@@ -403,16 +402,16 @@ pub(super) fn judge_all<S: ServedStore>(store: &S, verdicts: &[WireVerdict], mut
 /// # Errors
 /// Those of the verdict.
 pub(crate) fn judge<S: ServedStore>(store: &S, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
-    let (holder, primary, token): (_, _, &Token) = (store.holder(), &verdict.primary, &verdict.token);
+    let (executor, primary, token): (_, _, &Token) = (store.executor(), &verdict.primary, &verdict.token);
     match &verdict.judgement {
         WireJudgement::Accept(streams) => {
             let streams: Vec<(&str, Sources)> =
                 streams.iter().map(|(name, sources)| (name.as_str(), sources.clone())).collect();
-            holder.accept_into(primary, token, &Accept { streams: &streams, results })
+            executor.accept_into(primary, token, &Accept { streams: &streams, results })
         }
-        WireJudgement::Reject => holder.reject(primary, token),
-        WireJudgement::Requeue => holder.requeue(primary, token),
-        WireJudgement::Pass(stage) => holder.pass(primary, token, stage, results),
+        WireJudgement::Reject => executor.reject(primary, token),
+        WireJudgement::Requeue => executor.requeue(primary, token),
+        WireJudgement::Pass(stage) => executor.pass(primary, token, stage, results),
     }
 }
 
@@ -436,4 +435,31 @@ fn by_name<S: ServedStore>(
         out.say(&outcome, |out, done| out.u8(u8::from(*done)));
     }
     Ok(out.finish(Payload::default()))
+}
+
+/// What a request is about, for the audit log.
+pub(super) fn about<S: ServedStore>(store: &S, call: Call, request: &Request) -> String {
+    let keyspace = store.keyspace();
+    let schema = &keyspace.schema;
+    let meta = &request.meta;
+    let said = match call {
+        Call::Remove => WireRemove::decode(meta, keyspace).map(|what| match what {
+            WireRemove::Fragment(key) => schema.text(key.as_bytes()),
+            WireRemove::Event(primary) => schema.text(primary.as_bytes()),
+            WireRemove::Range(bounds) => format!("{:?} to {:?}", bounds.lower(), bounds.upper()),
+        }),
+        Call::Update => WireUpdate::decode(meta, keyspace).map(|what| match what {
+            WireUpdate::Fragment { key, .. } => schema.text(key.as_bytes()),
+            WireUpdate::Attributes { primary, attributes, .. } => {
+                format!("{} {:?}", schema.text(primary.as_bytes()), attributes.text(&keyspace.attributes))
+            }
+        }),
+        _ => {
+            let events = WireReader::whole(meta, |read| read.list(2, |read| read.primary(schema)));
+            events.map(|events| {
+                events.iter().map(|primary| schema.text(primary.as_bytes())).collect::<Vec<_>>().join(" ")
+            })
+        }
+    };
+    said.unwrap_or_else(|error| error.message().to_owned())
 }

@@ -4,8 +4,8 @@ use super::calls::say_fragments;
 use super::outbox::{Answer, Payload};
 use crate::served::Served;
 use forebay_core::{
-    Call, CountedProducer, Error, EventStore, Filter, FollowRun, OperatedStore, ReportingProducer, Result, RingSources,
-    RunConfig, SampleEvents, Sampling, ServedStore, Sources,
+    Bounds, Call, ClaimRequest, CountedProducer, Error, EventStore, Filter, FollowRun, OperatedStore,
+    ReportingProducer, Result, RingSources, RunConfig, SampleEvents, Sampling, ServedStore, Sources,
 };
 use forebay_ring::{Ring, RingPin};
 use forebay_wire::{Control, ObjectOrder, WireReader, WireSample, WireWriter};
@@ -56,7 +56,8 @@ impl<S: ServedStore> Objects<S> {
     fn add(&self, object: Object<S>) -> Result<u32> {
         let mut all = self.all.lock();
         if all.len() >= OBJECTS_MAX {
-            return Err(Error::full(format!("{OBJECTS_MAX} producers, watches, samplers and pins on one connection")));
+            let cause = format!("{OBJECTS_MAX} producers, watches, samplers and pins on one connection");
+            return Err(Error::full_of("connection", "client", cause));
         }
         // Behind the highest one: a number that was just dropped must not name another object of a late frame.
         let number = all.keys().next_back().map_or(1, |last| last.wrapping_add(1));
@@ -111,6 +112,13 @@ fn of_ring<S: ServedStore>(ring: &Ring, objects: &Objects<S>, control: Control) 
             json(ring.ledger_of(run?))
         }
         Control::RingSources => json(ring.sources()),
+        Control::RingChunks => json(ring.chunks()),
+        Control::RingNow => json(ring.now()),
+        Control::KeepPin { begin, end, sources, ms } => {
+            let sources = sources.map_or(RingSources::All, RingSources::Only);
+            json(ring.pin(begin, end, &sources, Duration::from_millis(ms))?.keep()?)
+        }
+        Control::Unpin { id } => json(ring.unpin(id)?),
         Control::Pin { begin, end, sources, ms } => {
             let sources = sources.map_or(RingSources::All, RingSources::Only);
             let pin = ring.pin(begin, end, &sources, Duration::from_millis(ms))?;
@@ -172,6 +180,20 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, control: Control) 
         }
         Control::Stats => json(store.stats()?),
         Control::Segments => json(store.segments()?),
+        Control::Containers => json(store.containers()?),
+        Control::Marks => json(store.marks()?),
+        Control::ReleaseRange { bounds, stream, after } => {
+            let bounds = Bounds::new(schema, &bounds)?;
+            json(store.release_range(&bounds, stream.as_deref(), after.as_ref())?)
+        }
+        Control::Claim { device, move_after_ms, ms } => {
+            let (move_after, duration) = (Duration::from_millis(move_after_ms), Duration::from_millis(ms));
+            json(store.claim(&ClaimRequest { device, move_after, duration })?)
+        }
+        Control::Claimed { token, after } => json(store.claimed(&token, after)?),
+        Control::ExtendClaim { token, ms } => json(store.extend_claim(&token, Duration::from_millis(ms))?),
+        Control::Prove { token } => json(store.prove(&token)?),
+        Control::GiveBack { token } => json(store.give_back(&token)?),
         Control::Losses => json(store.losses()?),
         Control::Producer { run, name } => {
             let producer = store.producer(run, &name)?;
@@ -194,9 +216,14 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, control: Control) 
             };
             json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
         }
-        other @ (Control::RingSources | Control::Pin { .. } | Control::MovePin { .. } | Control::Drop { .. }) => {
-            Err(Served::Events(store.clone()).other_kind(&name_of(&other)))
-        }
+        other @ (Control::RingSources
+        | Control::RingChunks
+        | Control::RingNow
+        | Control::Pin { .. }
+        | Control::MovePin { .. }
+        | Control::KeepPin { .. }
+        | Control::Unpin { .. }
+        | Control::Drop { .. }) => Err(Served::Events(store.clone()).other_kind(&name_of(&other))),
     }
 }
 

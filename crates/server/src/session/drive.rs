@@ -46,7 +46,7 @@ const END: Duration = Duration::from_secs(5);
 /// Where a session spins, does not end, or says what is no frame.
 pub async fn drive<S: ServedStore>(served: &Served<S>, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
     let keyspaces = Keyspaces::of(served.clone());
-    let shared = Shared::new(Access::default(), limits, 1);
+    let shared = Shared::new(Access::default(), None, limits, 1);
     let pipe = Rc::new(RefCell::new(Pipe::default()));
     let mut session = Session::new(Memory(pipe.clone()), Arc::new(shared), Arc::new(keyspaces));
     let flag = Arc::new(Flag::default());

@@ -30,7 +30,8 @@ mod window;
 
 pub(crate) use calls::{LeaseOf, judge, lease_any};
 
-use crate::access::Rights;
+use crate::access::{Grant, Rights};
+use crate::audit::Actor;
 use crate::keyspaces::Keyspaces;
 use crate::served::Served;
 use crate::shared::Shared;
@@ -93,6 +94,10 @@ struct Peer<S> {
     served: Served<S>,
     rights: Rights,
     has_warm: bool,
+    /// Its token, which may be taken back.
+    grant: Grant,
+    /// Who it is, for the audit log.
+    actor: Arc<Actor>,
 }
 
 /// A frame that is being received.

@@ -35,10 +35,11 @@ const TAIL_BYTES: usize = 512;
 
 /// There is no space in the store now, and no memory to wait in.
 fn no_memory(length: usize) -> Error {
-    Error::full(format!(
+    let cause = format!(
         "no space for a fragment of {length} bytes now, and the server's memory for requests that wait is taken \
          (memory_bytes_max): slow down"
-    ))
+    );
+    Error::full_of("server memory", "readout", cause)
 }
 
 /// What a fragment's bytes go to.

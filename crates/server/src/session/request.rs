@@ -10,10 +10,13 @@ use super::outbox::Answer;
 use super::stream::Streaming;
 use super::{Asking, Done, EVENTS_MAX, Peer, Session, WINDOW_BYTES_MIN};
 use crate::access::{Grant, Rights};
+use crate::audit::Actor;
+use crate::peer::PEER;
 use crate::served::Served;
 use crate::transport::Transport;
 use forebay_core::{Call, Error, Result, ServedStore};
 use forebay_wire::{FrameHead, FrameKind, Hello, Welcome, WireReader, WireVerdict};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl<T: Transport, S: ServedStore> Session<T, S> {
@@ -30,7 +33,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 hello.window_bytes
             )));
         }
-        let access = &self.shared.access;
+        let access = self.shared.access();
         // Before the keyspace is looked up: a client without a token does not learn which keyspaces exist.
         let grant: Option<Grant> = if hello.token.is_empty() { access.anonymous() } else { access.grant(&hello.token) };
         let Some(grant) = grant else {
@@ -63,7 +66,13 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         // Both windows open before the welcome goes out, and the hello counts in neither.
         self.outbox.open(hello.window_bytes);
         self.incoming.credit = u64::from(window);
-        self.peer = Some(Box::new(Peer { served, rights, has_warm }));
+        let actor = Actor {
+            token: grant.name.clone(),
+            peer: PEER.try_with(ToString::to_string).unwrap_or_default(),
+            protocol: "native",
+            keyspace: served.name().to_owned(),
+        };
+        self.peer = Some(Box::new(Peer { served, rights, has_warm, grant, actor: Arc::new(actor) }));
         self.outbox.answer(FrameKind::Hello, head.request, Answer::of(welcome.encode()?), 0);
         Ok(())
     }
@@ -73,7 +82,8 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         let from = Instant::now();
         let head = request.head;
         let Some(peer) = &self.peer else { return };
-        let (served, rights, has_warm) = (peer.served.clone(), peer.rights, peer.has_warm);
+        let (served, rights, has_warm, actor) = (peer.served.clone(), peer.rights, peer.has_warm, peer.actor.clone());
+        let in_force = peer.grant.check();
         let call = match head.kind {
             FrameKind::Call(call) => call,
             FrameKind::Ping => {
@@ -91,8 +101,12 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         if let Err(error) = self.shared.check_epoch(head.epoch) {
             return self.answered(head, call, 1, from, Err(error));
         }
+        if let Err(error) = in_force {
+            self.shared.refuse("native", "token", error.message());
+            return self.answered(head, call, 1, from, Err(error));
+        }
         if head.kind == FrameKind::Control {
-            return self.control(request, served, rights, from);
+            return self.control(request, served, (rights, actor), from);
         }
         if !rights.allow(call.right()) {
             let error = control::no_right(call);
@@ -104,11 +118,12 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             Served::Events(store) if call != Call::Window => store,
             other => return self.answered(head, call, 1, from, Err(other.other_kind(call.name()))),
         };
-        self.call(call, request, store, has_warm, from);
+        self.call(call, request, store, (has_warm, actor), from);
     }
 
     /// Makes a call on events, here or where it may wait.
-    fn call(&mut self, call: Call, request: Request, store: S, has_warm: bool, from: Instant) {
+    fn call(&mut self, call: Call, request: Request, store: S, peer: (bool, Arc<Actor>), from: Instant) {
+        let (has_warm, actor) = peer;
         let head = request.head;
         match call {
             Call::GetAny => self.get_any(request, &store, from),
@@ -136,8 +151,15 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 let most = self.outbox.window();
                 if calls::waits(&store, call, &request, has_warm) {
                     self.work.on_threads_bytes += u64::from(head.payload_bytes);
+                    let shared = self.shared.clone();
                     return self.on_thread(move || {
-                        let (answer, things) = calls::make(&store, call, &request, most);
+                        let mut things = 1;
+                        let about = || calls::about(&store, call, &request);
+                        let answer = shared.audited(&actor, call, about, || {
+                            let (answer, asked) = calls::make(&store, call, &request, most);
+                            things = asked;
+                            answer
+                        });
                         Done::Answer { head, call, things, from, answer }
                     });
                 }
@@ -164,7 +186,8 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         self.answered(head, call, things, from, Ok(calls::judge_all(&store, &verdicts, &request.payload)));
     }
 
-    fn control(&mut self, request: Request, served: Served<S>, rights: Rights, from: Instant) {
+    fn control(&mut self, request: Request, served: Served<S>, peer: (Rights, Arc<Actor>), from: Instant) {
+        let (rights, actor) = peer;
         let head = request.head;
         let control = match control::decode(&request.meta) {
             Ok(control) => control,
@@ -177,8 +200,11 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             return self.answered(head, call, 1, from, Err(error));
         }
         let objects = self.work.objects.get_or_insert_default().clone();
+        let shared = self.shared.clone();
         self.on_thread(move || {
-            let answer = control::make(&served, &objects, control);
+            // A control is JSON, which says what it is about.
+            let about = || String::from_utf8_lossy(&request.meta).into_owned();
+            let answer = shared.audited(&actor, call, about, || control::make(&served, &objects, control));
             Done::Answer { head, call, things: 1, from, answer }
         });
     }

@@ -1,7 +1,7 @@
 //! Clients as people have them: `redis-cli`, `redis-benchmark`, redis-py.
 
 use crate::bed::{Bed, config};
-use forebay_core::Keyspace;
+use forebay_core::{AttributeSchema, Keyspace};
 use forebay_server::Limits;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -123,7 +123,7 @@ fn redis_benchmark_as_it_is() {
         assert!(output.status.success() && text.lines().count() == 2, "{text}{problems}");
         assert!(!problems.contains("WARNING"), "{problems}");
     }
-    let stored: u64 = bed.store.stats().events.iter().map(|tally| tally.fragments).sum();
+    let stored = bed.store.stats().events.total().fragments;
     assert!((5900..=6200).contains(&stored), "{stored}");
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &bed.port.to_string(), "-n", "1000", "-P", "8", "-r", "1000000", "--csv", "-3"]);
@@ -152,4 +152,28 @@ fn redis_py_in_both_protocols() {
         assert!(!text.contains("No module named 'redis'"), "redis-py is missing; {INSTALL} (pip: redis==8.1.0)");
         assert!(output.status.success(), "protocol {protocol}: {text}");
     }
+}
+
+/// The script of docs/resp.md does what it says; the document shows the same text.
+#[test]
+fn the_documented_script_operates_a_store() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let script = docs.join("resp.py");
+    let (text, page) =
+        (std::fs::read_to_string(&script).unwrap(), std::fs::read_to_string(docs.join("resp.md")).unwrap());
+    assert!(page.contains(&format!("```python\n{text}```\n")), "docs/resp.md shows another text than docs/resp.py");
+
+    let mut keyspace = Keyspace::events("data", 2);
+    keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+    keyspace.run.complete_within = std::time::Duration::from_secs(3600);
+    let bed = Bed::with(&[keyspace], config(), Limits::default());
+    let mut command = Command::new("python3");
+    let output = run(command.env("PYTHONPATH", python_path()).arg(&script).args([&bed.port.to_string(), "1"]));
+    let (said, problems) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!problems.contains("No module named 'redis'"), "redis-py is missing; {INSTALL} (pip: redis==8.1.0)");
+    assert!(output.status.success(), "{said}{problems}");
+    assert!(said.ends_with("released 2 events\n"), "{said}");
+    let ledger = bed.store.ledger(1).unwrap();
+    assert_eq!((ledger.released.events, ledger.imbalance()), (2, None));
+    assert!(bed.store.debug_events().is_empty() && bed.store.holds().is_empty());
 }

@@ -40,7 +40,7 @@ fn errors_say_what_to_do() {
         ("SET 1/1 b", "-INVALID `1/1` has 2 part(s); expected run/event/source"),
         ("GET a/b/c", "-INVALID "),
         ("SET 4294967296/1/1 x", "-INVALID "),
-        ("SET 1/5/1 x EX 10", "-ERR SET has no options here"),
+        ("SET 1/5/1 x EX 10", "-ERR SET key value [STATUS bits]"),
         ("SET 1/5/1", "-ERR wrong number of arguments for 'set' command"),
         ("GET", "-ERR wrong number of arguments for 'get' command"),
         ("GET a b", "-ERR wrong number of arguments for 'get' command"),

@@ -7,5 +7,6 @@ mod clients;
 mod commands;
 mod events;
 mod hostile;
+mod operate;
 mod pipelines;
 mod rings;

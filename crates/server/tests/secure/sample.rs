@@ -22,7 +22,8 @@ fn written_out(sample: &str) -> String {
 #[test]
 fn the_sample_reads() {
     let settings = parse(&sample());
-    assert_eq!((settings.keyspace.len(), settings.token.len(), settings.listen.native.len()), (1, 2, 3));
+    assert_eq!((settings.keyspace.len(), settings.token.len(), settings.listen.native.len()), (1, 3, 3));
+    assert_eq!(settings.audit.as_ref().unwrap().file, Path::new("/var/log/forebay/audit.log"));
     assert!(settings.tls.is_some() && settings.keyspace[0].create.is_some());
     assert_eq!(settings.keyspace[0].create.as_ref().unwrap().keyspace, Path::new("/etc/forebay/detector.toml"));
     assert_eq!(settings.ring[0].create.as_ref().unwrap().keyspace, Path::new("/etc/forebay/links.toml"));

@@ -2,10 +2,11 @@
 
 use forebay_core::{GetAny, KeySchema, Keyspace, PutOptions, RingKeyspace};
 use forebay_ring::{Ring, RingConfig};
-use forebay_server::{Endpoint, Served, Server, ServerConfig};
+use forebay_server::{AuditSettings, Endpoint, Served, Server, ServerConfig, TlsFiles};
 use forebay_store::{Config, Store, WarmDevice};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -50,7 +51,9 @@ impl Scene {
         store.run_open(1, &keyspace.run).unwrap();
         let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let config = ServerConfig {
-            native: vec![Endpoint::Tcp(address)],
+            native: vec![Endpoint::Tcp(address), Endpoint::Tls(address)],
+            tls: Some(certificate(&dir)),
+            audit: Some(AuditSettings { file: dir.join("audit.log"), ..AuditSettings::default() }),
             http: Some(address),
             threads: 1,
             ..ServerConfig::default()
@@ -131,6 +134,16 @@ impl Drop for Scene {
         self.server = None;
         std::fs::remove_dir_all(&self.dir).ok();
     }
+}
+
+/// A certificate that it signed itself.
+fn certificate(dir: &Path) -> TlsFiles {
+    let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
+    std::fs::write(&certificate, pair.cert.pem()).unwrap();
+    std::fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    TlsFiles { certificate, key, client_ca: None, require_client_certificate: false }
 }
 
 /// Status and text of a page.

@@ -1,9 +1,10 @@
 //! A store behind a wrapper of its own type: it counts every call by name, and answers some of them itself.
 
 use forebay_core::{
-    Accept, Attributes, Bounds, Error, Event, EventStore, GetAny, Key, Keyspace, Lease, LeaseHolder, Ledger, LedgerBy,
-    LedgerRow, Level, OpenEvent, OperatedStore, Primary, PutOptions, PutOutcome, ReserveFragment, Result,
-    ResultFragment, RunConfig, RunStatus, RunSummary, Sampling, ServedStore, Sources, Stats, Token, Why,
+    Accept, Attributes, Bounds, Claim, ClaimRequest, ClaimedEvent, Error, Event, EventStore, GetAny, Key, Keyspace,
+    Lease, LeaseHolder, Ledger, LedgerBy, LedgerRow, Level, MovedStore, OpenEvent, OperatedStore, Primary, PutOptions,
+    PutOutcome, Released, ReserveFragment, Result, ResultFragment, RunConfig, RunStatus, RunSummary, Sampling,
+    ServedStore, Source, Sources, Stats, Token, Why,
 };
 use forebay_core::{ConflictInfo, ContainerStatus, DebugInfo, EventInfo, HoldInfo, Marks, SegmentInfo, SourceStatus};
 use forebay_store::{Fragment, Producer, Range, Reservation, Sampler, Store, Watch};
@@ -175,6 +176,16 @@ impl EventStore for Counted {
     }
 }
 
+impl MovedStore for Counted {
+    pass! { MovedStore
+        fn claim(&self, request: &ClaimRequest) -> Result<Option<Claim>>;
+        fn claimed(&self, token: &Token, after: u64) -> Result<Vec<ClaimedEvent>>;
+        fn extend_claim(&self, token: &Token, duration: Duration) -> Result<()>;
+        fn prove(&self, token: &Token) -> Result<u64>;
+        fn give_back(&self, token: &Token) -> Result<()>;
+    }
+}
+
 impl OperatedStore for Counted {
     type Watch = Watch;
     type Sampler = Sampler;
@@ -194,8 +205,8 @@ impl OperatedStore for Counted {
         fn run_resume(&self, run: u64) -> Result<()>;
         fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>>;
         fn sources(&self, run: u64) -> Result<Vec<SourceStatus>>;
-        fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()>;
-        fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()>;
+        fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
+        fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
         fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32>;
         fn release_hold(&self, id: u32) -> Result<bool>;
         fn holds(&self) -> Result<Vec<HoldInfo>>;
@@ -204,6 +215,7 @@ impl OperatedStore for Counted {
         fn segments(&self) -> Result<Vec<SegmentInfo>>;
         fn containers(&self) -> Result<Vec<ContainerStatus>>;
         fn marks(&self) -> Result<Marks>;
+        fn release_range(&self, bounds: &Bounds, stream: Option<&str>, after: Option<&Primary>) -> Result<Released>;
         fn watch(&self, run: u64) -> Result<Watch>;
         fn sampler(&self, sampling: &Sampling) -> Result<Sampler>;
     }
@@ -211,12 +223,13 @@ impl OperatedStore for Counted {
 
 impl ServedStore for Counted {
     type Reservation = Landing;
+    type Executor = Counted;
 
     fn named(&self, holder: &str) -> Counted {
         self.calls.seen("named");
         Counted { store: self.store.named(holder), calls: self.calls.clone() }
     }
-    fn holder(&self) -> &Counted {
+    fn executor(&self) -> &Counted {
         self
     }
     fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Landing> {

@@ -163,7 +163,7 @@ impl Engine {
 
     fn by_stream(&self, run: u64) -> Result<Vec<LedgerRow>> {
         // Copied: this lock must not be held while cells are locked, which come before it in the order.
-        let names = self.decisions.streams.read().clone();
+        let names = self.decisions.streams.read().names().to_vec();
         let mut rows: Vec<LedgerRow> =
             names.into_iter().map(|name| LedgerRow { name, ..LedgerRow::default() }).collect();
         let mut later = Vec::new();
@@ -186,7 +186,7 @@ impl Engine {
                         None => shard.events.tally(event),
                         Some(sources) => {
                             let kept = shard.fragments(event, |rest| {
-                                sources.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok()
+                                sources.binary_search_by(|source| source.as_bytes().cmp(rest)).is_ok()
                             });
                             kept.fold(Tally { events: 1, ..Tally::default() }, |mut sum, (_, location)| {
                                 sum += Tally::fragment(self.length_or_later(location, usize::from(stream), &mut later));

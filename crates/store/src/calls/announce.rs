@@ -7,7 +7,7 @@ use crate::engine::{Engine, closed};
 use crate::events::Flag;
 use crate::shards::Shard;
 use crate::{OpenEvent, PutOutcome, Store};
-use forebay_core::{Attributes, Error, Primary, Result};
+use forebay_core::{Attributes, Error, Primary, Result, Source};
 use forebay_media::hot::Class;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ impl Store {
                     // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.
                     engine.relieve_log();
                     if !engine.wait_for_space(Class::NewEvent, deadline) || engine.timer().now() >= deadline {
-                        return Err(error);
+                        return engine.explained(Err(error));
                     }
                 }
             }
@@ -49,7 +49,7 @@ impl Store {
 }
 
 impl Engine {
-    fn check_announcement(&self, how: &OpenEvent<'_>) -> Result<Option<Vec<Vec<u8>>>> {
+    fn check_announcement(&self, how: &OpenEvent<'_>) -> Result<Option<Vec<Source>>> {
         if !self.has_event_records() {
             return Err(Error::invalid(
                 "events cannot be announced in this keyspace: it has no attributes and not `announced = true`",
@@ -74,7 +74,7 @@ impl Engine {
     fn try_announce(
         &self,
         primary: &Primary,
-        sources: Option<&[Vec<u8>]>,
+        sources: Option<&[Source]>,
         attributes: Option<&Attributes>,
     ) -> Result<std::result::Result<PutOutcome, Again>> {
         let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
@@ -129,7 +129,7 @@ impl Engine {
         &self,
         shard: &mut Shard,
         event: u32,
-        sources: Option<&[Vec<u8>]>,
+        sources: Option<&[Source]>,
         attributes: Option<&Attributes>,
     ) -> Result<PutOutcome> {
         // All that may be refused comes before anything is changed.

@@ -9,7 +9,7 @@ use crate::engine::{Engine, closed};
 use crate::events::{Flag, State, Word};
 use crate::placement::{RecordHead, WarmRecord};
 use crate::shards::Shard;
-use forebay_core::{Attributes, Error, LiveState, Order, Result};
+use forebay_core::{Attributes, Error, LiveState, Order, Result, Source};
 use forebay_media::bytes::{EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 
@@ -20,7 +20,7 @@ const ANNOUNCED: u32 = 2;
 /// The content of an event record.
 pub(crate) struct EventRecord {
     pub(crate) attributes: Attributes,
-    pub(crate) own: Option<Vec<Vec<u8>>>,
+    pub(crate) own: Option<Vec<Source>>,
     pub(crate) announced: bool,
 }
 
@@ -307,7 +307,7 @@ impl Engine {
             bytes.split_at_checked(length).ok_or_else(|| Error::corrupt("an event's record is too short"))?;
         let attributes = if schema.is_empty() { Attributes::new() } else { Attributes::unpack(schema, packed)? };
         let width = self.keyspace.schema.rest_bytes();
-        let own = (status & OWN_SOURCES != 0).then(|| sources.chunks_exact(width).map(<[u8]>::to_vec).collect());
+        let own = (status & OWN_SOURCES != 0).then(|| sources.chunks_exact(width).map(Source::from_packed).collect());
         Ok(EventRecord { attributes, own, announced: status & ANNOUNCED != 0 })
     }
 }

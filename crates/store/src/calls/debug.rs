@@ -82,6 +82,7 @@ impl Store {
         shard.events[event].set_deliveries(0);
         // Its images say that it is in the debug stream: from here on the log has to say more than they do.
         shard.events.slab.clear_at(event, At::SettledThere);
+        shard.leave_custody(event);
         engine.lower_marks(&mut shard, event);
         engine.placement.hot.region.fence();
         let group = engine.group_of(&shard, event);

@@ -25,6 +25,10 @@ impl Store {
     /// `Invalid` for a condition that cannot be, `Full` for too many holds or without space to journal it, `Closed`,
     /// `OutcomeUnknown` where it is in force and a device does not make it durable.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
+        self.engine().explained(self.hold_now(run, conditions))
+    }
+
+    fn hold_now(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
         let effects = engine.decisions.effects.begin();
         engine.check_open()?;
@@ -33,7 +37,7 @@ impl Store {
         // Over journal and list: delivery takes this lock for readers, and finds a hold exactly where the log has it.
         let mut holds = engine.runs.holds.write();
         if holds.len() >= HOLDS_MAX {
-            return Err(Error::full(format!("{HOLDS_MAX} holds, the limit; release some")));
+            return Err(Error::full_of("holds", "operator", format!("{HOLDS_MAX} holds, the limit; release some")));
         }
         // A number is used up even where the journal refuses: it is never that of two holds.
         let id = engine.runs.next_hold.fetch_add(1, Ordering::Relaxed);

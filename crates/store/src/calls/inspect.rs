@@ -2,7 +2,6 @@
 
 use crate::inhibit::Look;
 use crate::{Marks, MemoryStats, SegmentInfo, Stats, Store};
-use forebay_core::LiveState;
 use forebay_media::hot::{CLOSED, FREE, LOG, OPEN};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::sync::atomic::Ordering;
@@ -49,7 +48,7 @@ impl Store {
             segments_pinned: engine.segments_pinned(),
             holders: engine.life.holder_stats(),
             conflicts_kept,
-            debug: engine.debug_stats(live[LiveState::Debug as usize], conflicts_kept),
+            debug: engine.debug_stats(live.debug, conflicts_kept),
             ready,
             held,
             evacuated: engine.placement.evacuated.load(Ordering::Relaxed),

@@ -9,7 +9,7 @@ use crate::events::{Mask, SourceCount, State, Until};
 use crate::placement::Ticket;
 use crate::runs::{KnownRun, MaskChange, apply_mask};
 use crate::{SourceStatus, Store};
-use forebay_core::{Error, LiveState, Primary, Result};
+use forebay_core::{Error, LiveState, Primary, Result, Source};
 use forebay_media::bytes::Blob;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Store {
     /// # Errors
     /// `Invalid` for an unknown run or a source of another schema, `Closed`, `Full` without space to journal it,
     /// `OutcomeUnknown` where a device does not make it durable.
-    pub fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
+    pub fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
         self.change_mask(run, source, from, true)
     }
 
@@ -34,11 +34,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::mask`].
-    pub fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
+    pub fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
         self.change_mask(run, source, from, false)
     }
 
-    fn change_mask(&self, run: u64, source: &[u8], from: Option<&Primary>, set: bool) -> Result<()> {
+    fn change_mask(&self, run: u64, source: &Source, from: Option<&Primary>, set: bool) -> Result<()> {
         let engine = self.engine();
         let schema = &engine.keyspace.schema;
         if source.len() != schema.rest_bytes() {
@@ -47,7 +47,8 @@ impl Store {
         if let Some(from) = from {
             engine.check_primary(from)?;
         }
-        engine.set_mask(&MaskChange { run, source: source.to_vec(), set, from: from.copied(), automatic: false })
+        let change = MaskChange { run, source: source.to_vec(), set, from: from.copied(), automatic: false };
+        engine.explained(engine.set_mask(&change))
     }
 
     /// Every source of a run that was named or seen: figures, age, masks; in order of their keys.
@@ -160,7 +161,7 @@ impl Engine {
             let Some(index) = shard.events.run_index(run) else { continue };
             let of_run = &shard.events.runs[index as usize];
             for source in of_run.plan.rules.iter().flat_map(|rule| rule.sources()) {
-                counts.entry(source.clone()).or_default();
+                counts.entry(source.to_vec()).or_default();
             }
             for (source, count) in of_run.sources.known(schema.rest_bytes()) {
                 let sum = counts.entry(source).or_default();

@@ -5,6 +5,7 @@ mod announce;
 mod attributes;
 #[cfg(test)]
 mod beside_close;
+mod claim;
 mod conflict;
 mod debug;
 mod get;
@@ -15,6 +16,7 @@ mod prefetch;
 mod producers;
 mod put;
 mod range;
+mod release;
 mod remove;
 mod reserve;
 mod runs;

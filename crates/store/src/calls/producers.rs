@@ -103,7 +103,8 @@ impl Producer {
     /// `Closed` also where the run is closed, `Full` without space to journal it, `OutcomeUnknown` where a device does not
     /// make it durable.
     pub fn report(&self) -> Result<()> {
-        self.store.engine().report(self, false)
+        let engine = self.store.engine();
+        engine.explained(engine.report(self, false))
     }
 
     /// The last report: its figures are final.
@@ -111,7 +112,8 @@ impl Producer {
     /// # Errors
     /// As [`Producer::report`].
     pub fn finish(self) -> Result<()> {
-        self.store.engine().report(&self, true)
+        let engine = self.store.engine();
+        engine.explained(engine.report(&self, true))
     }
 }
 

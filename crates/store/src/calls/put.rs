@@ -316,13 +316,16 @@ impl Engine {
         }
         // A look takes all cells and may call a listener.
         drop(shard);
-        let why = self.look().inhibit.map_or_else(String::new, |inhibit| format!("; {inhibit}"));
+        let inhibit = self.look().inhibit;
+        let why = inhibit.as_ref().map_or_else(String::new, |inhibit| format!("; {inhibit}"));
+        let shortage = self.shortage_of(inhibit);
         Error::full(format!(
             "no space for a fragment of {length} bytes: {} of {} segments free, fill {:.0} %{why}",
             self.placement.hot.free_segments(),
             self.placement.hot.geometry.segments,
             self.placement.hot.fill() * 100.0
         ))
+        .with_shortage(shortage)
     }
 
     /// One try, under the event's lock. The outer result is final.

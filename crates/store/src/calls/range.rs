@@ -20,6 +20,14 @@ impl Walk {
     /// # Errors
     /// `Invalid` for bounds of another schema, `Closed`.
     pub(crate) fn new(engine: &Engine, bounds: &Bounds) -> Result<Walk> {
+        Walk::after(engine, bounds, None)
+    }
+
+    /// The same, but only what comes after this event.
+    ///
+    /// # Errors
+    /// Those of [`Walk::new`].
+    pub(crate) fn after(engine: &Engine, bounds: &Bounds, after: Option<&Primary>) -> Result<Walk> {
         engine.check_open()?;
         let schema = &engine.keyspace.schema;
         let limits = bounds.upper().iter().zip(schema.sub_keys());
@@ -28,7 +36,10 @@ impl Walk {
         {
             return Err(Error::invalid(format!("bounds of another key than {}", schema.describe().join(", "))));
         }
-        let first = schema.primary(&bounds.lower()[..schema.primary_len()]).ok();
+        let mut first = schema.primary(&bounds.lower()[..schema.primary_len()]).ok();
+        if let Some(after) = after {
+            first = after.successor().zip(first).map(|(next, first)| next.max(first));
+        }
         // One candidate per shard, each found under its own lock: a walk holds no lock between two events.
         let mut walk = Walk { bounds: bounds.clone(), next: vec![None; SHARDS] };
         for shard in 0..SHARDS {

@@ -6,7 +6,7 @@ use crate::calls::range::Walk;
 use crate::engine::{Engine, closed};
 use crate::events::{Ended, Flag, State};
 use crate::placement::{At, Ticket};
-use crate::shards::ShardGuard;
+use crate::shards::{Shard, ShardGuard};
 use forebay_core::{Bounds, Key, LiveState, Primary, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, StateWord};
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ impl Store {
     pub fn remove(&self, key: &Key) -> Result<bool> {
         let engine = self.engine();
         engine.check_key(key)?;
-        engine.remove_key(key)
+        engine.explained(engine.remove_key(key))
     }
 
     /// Removes an event in any state; a lease on it is fenced. `false` if there is none.
@@ -30,7 +30,7 @@ impl Store {
     pub fn remove_event(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        Ok(engine.end_event(primary, DecisionKind::RemoveEvent, |_| true)?.is_some())
+        Ok(engine.end_event(primary, DecisionKind::RemoveEvent, |_, _| true)?.is_some())
     }
 
     /// Removes everything inside the bounds, event by event: whole events where every further sub-key is unbounded,
@@ -47,7 +47,7 @@ impl Store {
         let mut removed = 0;
         while let Some(primary) = walk.next(engine) {
             if whole {
-                let tally = engine.end_event(&primary, DecisionKind::RemoveEvent, |_| true)?;
+                let tally = engine.end_event(&primary, DecisionKind::RemoveEvent, |_, _| true)?;
                 removed += tally.map_or(0, |tally| tally.fragments);
                 continue;
             }
@@ -67,41 +67,43 @@ impl Store {
 }
 
 impl Engine {
-    /// Ends an event by decision, if `allowed` says so for its state: the record first, then its effects. Answers what
-    /// it weighed.
+    /// Ends an event by decision, if `allowed` says so of it: the record first, then its effects. Answers what it weighed.
     pub(crate) fn end_event(
         &self,
         primary: &Primary,
         kind: DecisionKind,
-        allowed: impl Fn(LiveState) -> bool,
+        allowed: impl Fn(&Shard, u32) -> bool,
     ) -> Result<Option<Tally>> {
-        // Before the guard: a snapshot waits for effects that have begun, and would wait for this call.
-        self.relieve_log();
-        let ended = {
-            let _effects = self.decisions.effects.begin();
-            let shard = self.shards.cell_of(primary.as_bytes()).lock();
-            if shard.closed {
-                return Err(closed());
-            }
-            let there = shard.events.find(primary.as_bytes()).filter(|&event| {
-                let leaf = &shard.events[event];
-                // An event that is only a reservation under way has nothing to end.
-                let counted = leaf.is(Flag::Counted) || leaf.is(Flag::Announced);
-                counted && matches!(leaf.state, State::Live(state) if allowed(state))
-            });
-            match there {
-                Some(event) => {
-                    let kind = if shard.events[event].is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
-                    // Announced and never seen, it is counted as such, not as removed.
-                    Some(self.end_locked(shard, event, kind)?)
-                }
-                None => None,
-            }
-        };
-        match ended {
+        match self.end_event_now(primary, kind, allowed)? {
             Some((tally, ticket)) => self.settle(ticket).map(|()| Some(tally)),
             None => self.settle_again(primary.as_bytes()).map(|()| None),
         }
+    }
+
+    /// The same without waiting for devices.
+    pub(crate) fn end_event_now(
+        &self,
+        primary: &Primary,
+        kind: DecisionKind,
+        allowed: impl Fn(&Shard, u32) -> bool,
+    ) -> Result<Option<(Tally, Ticket)>> {
+        // Before the guard: a snapshot waits for effects that have begun, and would wait for this call.
+        self.relieve_log();
+        let _effects = self.decisions.effects.begin();
+        let shard = self.shards.cell_of(primary.as_bytes()).lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let there = shard.events.find(primary.as_bytes()).filter(|&event| {
+            let leaf = &shard.events[event];
+            // An event that is only a reservation under way has nothing to end.
+            let counted = leaf.is(Flag::Counted) || leaf.is(Flag::Announced);
+            counted && matches!(leaf.state, State::Live(_)) && allowed(&shard, event)
+        });
+        let Some(event) = there else { return Ok(None) };
+        // Announced and never seen, it is counted as such, not as removed.
+        let kind = if shard.events[event].is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
+        self.end_locked(shard, event, kind).map(Some)
     }
 
     /// Ends a live event whose lock is held, within an effects guard.
@@ -199,6 +201,7 @@ impl Engine {
                 ..Decision::about(DecisionKind::RemoveKey, key.as_bytes())
             },
         )?;
+        shard.leave_custody(event);
         // The slot stays, closed, as long as the event lives: a late repeat of the put is answered `Late`.
         shard.events.remove_slot_for_good(event, slot);
         let tally = Tally::fragment(u64::from(length));
@@ -209,7 +212,7 @@ impl Engine {
         let (run, state) = (leaf.run as usize, leaf.state);
         let ledger = &mut shard.events.runs[run].ledger;
         if let State::Live(state) = state {
-            *ledger.live(state) -= tally;
+            ledger.live[state] -= tally;
         }
         ledger.removed += tally;
         if state == State::Live(LiveState::Debug) {

@@ -31,7 +31,7 @@ impl Store {
         if run > part.max() {
             return Err(Error::invalid(format!("run {run} does not fit: 0 to {}", part.max())));
         }
-        let ticket = engine.open_run(run, config)?;
+        let ticket = engine.explained(engine.open_run(run, config))?;
         engine.settle(ticket)
     }
 
@@ -42,7 +42,7 @@ impl Store {
     /// `Invalid` for an unknown run, `Closed` where it is stopped or closed, `OutcomeUnknown` where a device does not make
     /// it durable.
     pub fn run_pause(&self, run: u64) -> Result<()> {
-        self.engine().change_run(run, RunState::Paused)
+        self.engine().explained(self.engine().change_run(run, RunState::Paused))
     }
 
     /// Resumes a paused run. Resuming an open run is a success.
@@ -51,7 +51,7 @@ impl Store {
     /// `Invalid` for an unknown run, `Closed` where it is stopped or closed, `OutcomeUnknown` where a device does not make
     /// it durable.
     pub fn run_resume(&self, run: u64) -> Result<()> {
-        self.engine().change_run(run, RunState::Open)
+        self.engine().explained(self.engine().change_run(run, RunState::Open))
     }
 
     /// Stops a run: no new events. Open ones may be completed for the run's grace time (`stop_grace`); then what is there
@@ -61,7 +61,7 @@ impl Store {
     /// `Invalid` for an unknown run, `Closed` where it is closed, `OutcomeUnknown` where a device does not make it durable.
     pub fn run_stop(&self, run: u64) -> Result<()> {
         let engine = self.engine();
-        let changed = engine.change_run(run, RunState::Stopped);
+        let changed = engine.explained(engine.change_run(run, RunState::Stopped));
         // Also if it is not known whether every device has the record.
         if changed.as_ref().is_err_and(|error| error.kind() != forebay_core::Kind::OutcomeUnknown) {
             return changed;
@@ -123,7 +123,7 @@ impl Engine {
             }
         }
         for state in [LiveState::Open, LiveState::Ready, LiveState::Leased] {
-            let left = ledger.live[state as usize];
+            let left = ledger.live[state];
             if left.events > 0 {
                 return Err(Error::unavailable(format!(
                     "run {run}: events that are {}: {}",
@@ -258,7 +258,7 @@ impl Engine {
             };
         }
         if runs.len() >= RUNS_MAX {
-            return Err(Error::full(format!("the store knows {RUNS_MAX} runs, the limit")));
+            return Err(Error::full_of("runs", "operator", format!("the store knows {RUNS_MAX} runs, the limit")));
         }
         let known = KnownRun::new(run, RunState::Open, config.clone());
         // In the log before its first event is in the store: recovery knows each event's run.

@@ -54,7 +54,7 @@ impl Store {
         let mut all = engine.runs.samplers.all.lock();
         all.retain(|mailbox| mailbox.strong_count() > 0);
         if all.len() >= SAMPLERS_MAX {
-            return Err(Error::full(format!("{SAMPLERS_MAX} samplers, the limit")));
+            return Err(Error::full_of("samplers", "operator", format!("{SAMPLERS_MAX} samplers, the limit")));
         }
         if sampling.decided {
             all.push(Arc::downgrade(&mailbox));

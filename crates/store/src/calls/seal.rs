@@ -31,7 +31,8 @@ impl Store {
         let mut ticket = Ticket::default();
         if shard.events[event].state == State::Live(LiveState::Open) {
             if shard.events[event].present > 0 && !engine.mark_ready(&mut shard, event) {
-                return Err(Error::full("no space to log that the event is ready"));
+                drop((shard, effects));
+                return engine.explained(Err(Error::full("no space to log that the event is ready")));
             }
             ticket = engine.make_ready(&mut shard, event)?;
             // Ready is monotone for the caller too: durable before it is answered.

@@ -16,14 +16,17 @@ use crate::limits::SHARDS;
 use crate::shards::Shard;
 use crate::{Fragment, GetAny, SourceStates, Sources, Store};
 use forebay_core::nanoseconds;
-use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, Token};
+use forebay_core::{
+    Attributes, Error, Filter, Held, HeldTogether, Key, Level, LiveState, Order, Primary, Result, Token,
+};
 use forebay_media::bytes::StateWord;
 use forebay_media::hot::Location;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure.
-pub type Lease = forebay_core::Lease<Fragment, Store>;
+/// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure; while its
+/// thread unwinds, or with the rest of a batch after an error, it is given back.
+pub type Lease = forebay_core::Lease<Fragment, Held<Store>>;
 
 forebay_core::implement_lease_holder!(Store, Fragment, |store| store);
 
@@ -124,12 +127,13 @@ impl Store {
 
     fn leases(&self, grants: Vec<Grant>) -> Result<Vec<Lease>> {
         let mut leases = Vec::with_capacity(grants.len());
+        let together = HeldTogether::default();
         let mut failed = None;
         for grant in grants {
             // On an error the other grants still release their pins, and all run out or are given back.
             match self.guards(grant.locations, grant.event_bytes) {
                 Ok(fragments) => leases.push(Lease {
-                    holder: self.clone(),
+                    holder: together.hold(self.clone(), grant.primary, grant.token),
                     primary: grant.primary,
                     token: grant.token,
                     attributes: grant.attributes,
@@ -240,7 +244,8 @@ impl Engine {
         if self.events.leases.load(Ordering::Relaxed) < self.config.leases_max as u64 {
             return Ok(());
         }
-        Err(Error::full(format!("{} leases are out, the limit (leases_max)", self.config.leases_max)))
+        let cause = format!("{} leases are out, the limit (leases_max)", self.config.leases_max);
+        Err(Error::full_of("leases", "selection", cause))
     }
 
     fn grant_any(&self, request: &GetAny, stage: u8) -> Result<Vec<Grant>> {

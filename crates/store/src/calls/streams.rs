@@ -1,29 +1,24 @@
 //! Streams and outputs: where accepted events go, and which of their sources.
 //!
-//! ```text
-//! detail of an accept:   0 | mask of streams (31)            whole events
-//!                        1 | number of an output (31)        streams with chosen sources, journaled before the accept
-//! ```
-//!
 //! *Invariants*: names and outputs are in the log before a decision that uses them.
 
 use super::verdict::with_sources;
-use crate::decisions::{OUTPUT, Output, encode_output, log_bytes};
+use crate::decisions::{
+    MASKED, OUTPUTS_MAX, Output, detail_of_output, detail_of_streams, encode_output, log_bytes, output_number,
+    streams_in,
+};
 use crate::engine::{Engine, closed};
 use crate::events::Run;
 use crate::{Sources, Store};
-use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
-use forebay_core::{Error, Primary, Result, crc32c};
+use forebay_core::limits::STREAMS_MAX;
+use forebay_core::{Error, Primary, Result, Source, crc32c};
 use forebay_media::bytes::Blob;
 use forebay_media::hot::Class;
 use forebay_media::limits::outputs_kept_bytes;
 use std::sync::atomic::Ordering;
 
-// A mask of streams leaves the top bit, which says that the rest is the number of an output.
-const _: () = assert!(STREAMS_MAX <= 31 && OUTPUT == 1 << 31);
-
-/// The detail of a choice that has no number: no holder of a lease asks for it, so it can only be a repetition.
-const UNNUMBERED: u32 = u32::MAX;
+/// Streams whose names find room in a store that has none: each takes little, and a decision must find its own behind them.
+const NAMED_WHEN_FULL: usize = 31;
 
 impl Store {
     /// What each stream keeps of an accepted event, by name; `None` where the event is not accepted.
@@ -45,20 +40,34 @@ impl Store {
         let detail = shard.events[event].output();
         drop(shard);
         let names = engine.decisions.streams.read();
-        let name = |stream: u8| names.get(usize::from(stream)).cloned().unwrap_or_default();
-        let sources = |list: Option<Vec<Vec<u8>>>| list.map_or(Sources::All, Sources::Only);
+        let name = |stream: u8| names.name(stream).cloned().unwrap_or_default();
+        let sources = |list: Option<Vec<Source>>| list.map_or(Sources::All, Sources::Only);
         Ok(Some(engine.streams_of(detail).into_iter().map(|(stream, list)| (name(stream), sources(list))).collect()))
     }
 }
 
 impl Engine {
-    /// The mask of streams by name; new names are journaled, if `may_add` says that somebody may add them.
-    pub(crate) fn stream_mask(&self, names: &[&str], may_add: impl Fn() -> Result<()>) -> Result<u32> {
-        let mut mask = 0;
+    /// The detail of an accept of a whole event into these streams, and what ties a remembered accept to it. New names are
+    /// journaled, if `may_add` says that somebody may add them. Within an effects guard, as [`Engine::output`].
+    pub(crate) fn whole(&self, names: &[&str], may_add: impl Fn() -> Result<()>) -> Result<(u32, u32)> {
+        // Nearly all accepts are into a few of the first streams: their mask takes no memory.
+        let (mut mask, mut streams) = (0, Vec::new());
         for name in names {
-            mask |= 1 << self.stream_number(name, &may_add)?;
+            match self.stream_number(name, &may_add)? {
+                stream if stream < MASKED => mask |= 1 << stream,
+                stream => streams.push(stream),
+            }
         }
-        Ok(mask)
+        if streams.is_empty() {
+            return Ok((mask, mask));
+        }
+        streams.extend(streams_in(mask));
+        streams.sort_unstable();
+        streams.dedup();
+        match detail_of_streams(&streams) {
+            Some(detail) => Ok((detail, detail)),
+            None => self.numbered(streams.into_iter().map(|stream| (stream, None)).collect(), may_add),
+        }
     }
 
     /// The detail of an accept into streams with chosen sources, and what ties a remembered accept to it; results go to
@@ -67,10 +76,10 @@ impl Engine {
     pub(crate) fn output(
         &self,
         streams: &[(&str, Sources)],
-        results: &[&[u8]],
+        results: &[&Source],
         may_add: impl Fn() -> Result<()>,
     ) -> Result<(u32, u32)> {
-        let mut chosen: Vec<(u8, Option<Vec<Vec<u8>>>)> = Vec::with_capacity(streams.len());
+        let mut chosen: Vec<(u8, Option<Vec<Source>>)> = Vec::with_capacity(streams.len());
         let width = self.keyspace.schema.rest_bytes();
         for (name, sources) in streams {
             if let Sources::Only(list) = sources
@@ -83,35 +92,42 @@ impl Engine {
         // In one order, regardless of the caller's: the same choice has the same bytes, and one number.
         chosen.sort_unstable_by_key(|stream| stream.0);
         if let Some(twice) = chosen.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let at = usize::from(twice[0].0);
-            return Err(Error::invalid(format!("stream `{}` is named twice", self.decisions.streams.read()[at])));
+            let name = self.decisions.streams.read().name(twice[0].0).cloned().unwrap_or_default();
+            return Err(Error::invalid(format!("stream `{name}` is named twice")));
         }
-        if chosen.iter().all(|(_, sources)| sources.is_none()) {
-            let mask = chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream);
-            return Ok((mask, mask));
+        let whole: Option<Vec<u8>> =
+            chosen.iter().map(|(stream, sources)| sources.is_none().then_some(*stream)).collect();
+        match whole.and_then(|streams| detail_of_streams(&streams)) {
+            Some(detail) => Ok((detail, detail)),
+            None => self.numbered(chosen, may_add),
         }
+    }
+
+    /// The detail of what only an output can name, and what ties a remembered accept to it.
+    fn numbered(&self, chosen: Vec<(u8, Option<Vec<Source>>)>, may_add: impl Fn() -> Result<()>) -> Result<(u32, u32)> {
         let content = encode_output(&chosen);
         let check = crc32c(&content);
         // The common case takes the lock for readers: a selection uses the same few choices for all its events.
         if let Some(number) = self.decisions.outputs.read().number_of(&content) {
-            return Ok((OUTPUT | number, check));
+            return Ok((detail_of_output(number), check));
         }
-        // A number is taken from the log's space: only for a token that is in force.
+        // A number is taken from the log's space: only for a token that is in force. No holder of a lease asks for this
+        // one, which is never given: it can only be a repetition.
         if may_add().is_err() {
-            return Ok((UNNUMBERED, check));
+            return Ok((detail_of_output(OUTPUTS_MAX), check));
         }
         self.check_open()?;
         let mut outputs = self.decisions.outputs.write();
         if let Some(number) = outputs.number_of(&content) {
-            return Ok((OUTPUT | number, check));
+            return Ok((detail_of_output(number), check));
         }
         // Every snapshot contains it: beyond what is kept free for such, it must leave the space that decisions need.
         let kept = outputs_kept_bytes(self.placement.hot.geometry.region_bytes());
         if outputs.bytes + log_bytes(&content) > kept && !self.placement.hot.admits(Class::Evacuation) {
-            return Err(Error::full("no space for another choice of sources of streams: nothing is decided"));
+            return Err(Error::full("no space for another choice of streams or their sources: nothing is decided"));
         }
         let number = outputs.next;
-        if number >= OUTPUT - 1 {
+        if number >= OUTPUTS_MAX {
             return Err(Error::full("no more numbers for chosen sources of streams in this store"));
         }
         let journaled = [&number.to_le_bytes()[..], &content].concat();
@@ -120,30 +136,28 @@ impl Engine {
         let output = Output { streams: chosen, check };
         outputs.insert(number, &content, output);
         self.placement.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
-        Ok((OUTPUT | number, check))
+        Ok((detail_of_output(number), check))
     }
 
     /// What ties a remembered accept to its output, over restarts.
     pub(crate) fn output_check(&self, detail: u32) -> u32 {
-        if detail & OUTPUT == 0 {
-            return detail;
-        }
-        self.decisions.outputs.read().by_number.get(&(detail & !OUTPUT)).map_or(detail, |output| output.check)
+        let Some(number) = output_number(detail) else { return detail };
+        self.decisions.outputs.read().by_number.get(&number).map_or(detail, |output| output.check)
     }
 
     /// Streams of an accept's detail, with the sources that each keeps.
-    pub(crate) fn streams_of(&self, detail: u32) -> Vec<(u8, Option<Vec<Vec<u8>>>)> {
-        if detail & OUTPUT != 0 {
-            let output = self.decisions.outputs.read().by_number.get(&(detail & !OUTPUT)).cloned();
-            return output.map(|output| output.streams.clone()).unwrap_or_default();
-        }
-        (0..STREAMS_MAX as u8).filter(|stream| detail >> stream & 1 == 1).map(|stream| (stream, None)).collect()
+    pub(crate) fn streams_of(&self, detail: u32) -> Vec<(u8, Option<Vec<Source>>)> {
+        let Some(number) = output_number(detail) else {
+            return streams_in(detail).into_iter().map(|stream| (stream, None)).collect();
+        };
+        let output = self.decisions.outputs.read().by_number.get(&number).cloned();
+        output.map(|output| output.streams.clone()).unwrap_or_default()
     }
 
     pub(crate) fn stream_names(&self, detail: u32) -> Vec<String> {
         let numbers = self.streams_of(detail);
         let streams = self.decisions.streams.read();
-        numbers.into_iter().filter_map(|(stream, _)| streams.get(usize::from(stream)).cloned()).collect()
+        numbers.into_iter().filter_map(|(stream, _)| streams.name(stream).cloned()).collect()
     }
 
     /// A released event leaves the streams that it was accepted into.
@@ -154,13 +168,11 @@ impl Engine {
     }
 
     fn stream_number(&self, name: &str, may_add: impl Fn() -> Result<()>) -> Result<u8> {
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(Error::invalid(format!("stream name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
+        let known = || self.decisions.streams.read().accepting(name);
+        if let Some(number) = known() {
+            return Ok(number);
         }
-        let known = || self.decisions.streams.read().iter().position(|stream| stream == name).map(|at| at as u8);
-        if let Some(at) = known() {
-            return Ok(at);
-        }
+        self.keyspace.check_stream(name)?;
         if let Err(refused) = may_add() {
             // The same verdict, given meanwhile, brought the name: this one is its repetition.
             return known().ok_or(refused);
@@ -169,18 +181,20 @@ impl Engine {
         let _effects = self.decisions.effects.begin();
         self.check_open()?;
         let mut streams = self.decisions.streams.write();
-        if let Some(at) = streams.iter().position(|stream| stream == name) {
-            return Ok(at as u8);
+        if let Some(number) = streams.accepting(name) {
+            return Ok(number);
         }
-        if streams.len() == STREAMS_MAX {
+        if streams.names().len() == STREAMS_MAX {
             return Err(Error::invalid(format!(
                 "stream `{name}` would be one more than {STREAMS_MAX}: {:?}",
-                *streams
+                streams.names()
             )));
         }
+        if streams.names().len() >= NAMED_WHEN_FULL && !self.placement.hot.admits(Class::Evacuation) {
+            return Err(Error::full(format!("no space for the name of a new stream, `{name}`: nothing is decided")));
+        }
         self.journal_blob(Blob::Stream, name.as_bytes(), b"stream")?.unanswered();
-        streams.push(name.to_owned());
-        Ok(streams.len() as u8 - 1)
+        Ok(streams.add(name))
     }
 }
 

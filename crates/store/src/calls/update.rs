@@ -63,14 +63,14 @@ impl Store {
                         engine.poll(Duration::from_millis(1), deadline);
                     }
                     if engine.timer().now() >= deadline {
-                        return Err(if full {
+                        return engine.explained(Err(if full {
                             Error::full(format!(
                                 "no space for a new version, fill {:.0} %",
                                 engine.placement.hot.fill() * 100.0
                             ))
                         } else {
                             Error::unavailable("another write of this key is in flight and did not end in time")
-                        });
+                        }));
                     }
                 }
             }
@@ -95,7 +95,9 @@ impl Store {
         }
         let event = shard.events.find(primary.as_bytes()).ok_or_else(|| engine.no_event(primary))?;
         engine.check_may_change(&shard, event, token)?;
-        engine.attach(&mut shard, event, attributes, false)
+        let attached = engine.attach(&mut shard, event, attributes, false);
+        drop(shard);
+        engine.explained(attached)
     }
 }
 
@@ -330,8 +332,8 @@ impl Engine {
             ledger.stored += new_tally;
             ledger.superseded += old_tally;
             if let State::Live(state) = state {
-                *ledger.live(state) += new_tally;
-                *ledger.live(state) -= old_tally;
+                ledger.live[state] += new_tally;
+                ledger.live[state] -= old_tally;
             }
             Ok((old, ticket, on_device))
         })();

@@ -15,7 +15,7 @@ use crate::limits::SHARDS;
 use crate::placement::{RecordHead, Ticket};
 use crate::shards::Shard;
 use crate::{Accept, ResultFragment, Sources, Store};
-use forebay_core::{Error, Key, LiveState, Primary, Result, Tally, Token};
+use forebay_core::{Error, Key, LiveState, Primary, Result, Source, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location};
 use std::time::Duration;
@@ -46,9 +46,7 @@ impl Store {
     pub fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let mask = engine.stream_mask(streams, || engine.check_held(primary, token))?;
-        let judgement = Judgement { verdict: Verdict::Accepted, detail: mask, check: mask, results: &[] };
-        engine.decide(primary, token, &judgement)
+        engine.accept(primary, token, &[], || engine.whole(streams, || engine.check_held(primary, token)))
     }
 
     /// Keeps a leased event in streams with chosen sources, and adds results to it: fragments of sources that it does
@@ -61,16 +59,10 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.check_results(primary, accept.results)?;
-        let results: Vec<&[u8]> = accept.results.iter().map(|result| result.0).collect();
-        engine.relieve_log();
-        engine.await_records_in_flight(primary, token);
-        let ticket = {
-            let _effects = engine.decisions.effects.begin();
-            let (detail, check) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
-            let judgement = Judgement { verdict: Verdict::Accepted, detail, check, results: accept.results };
-            engine.decide_now(primary, token, &judgement)?
-        };
-        engine.answer(token, ticket)
+        let results: Vec<&Source> = accept.results.iter().map(|result| result.source).collect();
+        engine.accept(primary, token, accept.results, || {
+            engine.output(accept.streams, &results, || engine.check_held(primary, token))
+        })
     }
 
     /// Drops a leased event. Repeating it with the same token gives the same answer.
@@ -102,18 +94,8 @@ impl Store {
         engine.check_primary(primary)?;
         engine.check_results(primary, results)?;
         let detail = u32::from(engine.keyspace.stage(next_stage)?);
-        engine.decide(primary, token, &Judgement { verdict: Verdict::Passed, detail, check: detail, results })
-    }
-
-    /// The archive has taken over an accepted or debug event: its space is freed. `false` if there is none.
-    ///
-    /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.
-    pub fn release(&self, primary: &Primary) -> Result<bool> {
-        let engine = self.engine();
-        engine.check_primary(primary)?;
-        let held = |state| matches!(state, LiveState::Accepted | LiveState::Debug);
-        Ok(engine.end_event(primary, DecisionKind::Release, held)?.is_some())
+        let judgement = Judgement { verdict: Verdict::Passed, detail, check: detail, results };
+        engine.explained(engine.decide(primary, token, &judgement))
     }
 }
 
@@ -127,12 +109,12 @@ impl Engine {
 
     fn check_results(&self, primary: &Primary, results: &[ResultFragment<'_>]) -> Result<()> {
         let width = self.keyspace.schema.rest_bytes();
-        for (at, (source, bytes)) in results.iter().enumerate() {
+        for (at, ResultFragment { source, bytes }) in results.iter().enumerate() {
             if source.len() != width {
                 return Err(Error::invalid(format!("a result's source has {} bytes, not {width}", source.len())));
             }
             // A result is a fragment: one per source.
-            if results[..at].iter().any(|before| before.0 == *source) {
+            if results[..at].iter().any(|before| before.source == *source) {
                 return Err(Error::invalid(format!(
                     "two results of source {}",
                     self.keyspace.schema.source_text(source)
@@ -182,6 +164,27 @@ impl Engine {
         }
     }
 
+    /// An accept; `output` answers its detail and what ties its memory to it.
+    fn accept(
+        &self,
+        primary: &Primary,
+        token: &Token,
+        results: &[ResultFragment<'_>],
+        output: impl FnOnce() -> Result<(u32, u32)>,
+    ) -> Result<()> {
+        self.relieve_log();
+        self.await_records_in_flight(primary, token);
+        let decide = || {
+            // Until the accept is recorded: a snapshot would forget an output that no accepted event has.
+            let _effects = self.decisions.effects.begin();
+            let (detail, check) = output()?;
+            let judgement = Judgement { verdict: Verdict::Accepted, detail, check, results };
+            self.decide_now(primary, token, &judgement)
+        };
+        let ticket = self.explained(decide())?;
+        self.answer(token, ticket)
+    }
+
     /// A verdict: checked, recorded, then carried out.
     fn decide(&self, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
         self.check_primary(primary)?;
@@ -216,7 +219,7 @@ impl Engine {
             else {
                 return self.repeat(&shard, primary, token, judgement).map(|()| None);
             };
-            keys.extend(judgement.results.iter().map(|(source, _)| {
+            keys.extend(judgement.results.iter().map(|ResultFragment { source, .. }| {
                 let key = self.keyspace.schema.join(primary, source);
                 (key, self.first_version(&mut shard, event, &key))
             }));
@@ -343,7 +346,7 @@ impl Engine {
     ) -> Result<Vec<Written>> {
         debug_assert_eq!(keys.len(), results.len(), "each result has its key");
         let mut written: Vec<Written> = Vec::with_capacity(results.len());
-        for (&(key, version), (source, bytes)) in keys.iter().zip(results) {
+        for (&(key, version), ResultFragment { source, bytes }) in keys.iter().zip(results) {
             let length = bytes.len() as u32;
             let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
                 // Durably ended before the answer: the same token may yet decide with others.
@@ -405,13 +408,13 @@ fn with_results(mut decision: Decision, written: &[Written]) -> Decision {
 }
 
 /// Sources of one stream of an accept, with the results added.
-pub(crate) fn with_sources(sources: &Sources, results: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn with_sources(sources: &Sources, results: &[&Source]) -> Option<Vec<Source>> {
     let chosen = match sources {
         Sources::All => return None,
         Sources::None => Vec::new(),
         Sources::Only(list) => list.clone(),
     };
-    let mut all: Vec<Vec<u8>> = chosen.into_iter().chain(results.iter().map(|source| source.to_vec())).collect();
+    let mut all: Vec<Source> = chosen.into_iter().chain(results.iter().map(|source| (*source).clone())).collect();
     all.sort_unstable();
     all.dedup();
     Some(all)

@@ -14,8 +14,8 @@ mod read_only;
 mod warm;
 
 use crate::config::Config;
+use crate::keyspace_file::{self, REGION_FILE};
 use crate::levels;
-use crate::open::{REGION_FILE, read_keyspace};
 use forebay_core::{Result, crc32c};
 use forebay_media::bytes::Superblock;
 use forebay_media::hot::{Hot, Region};
@@ -63,7 +63,7 @@ pub struct CheckReport {
 /// `Invalid` where there is no store, `Unavailable` while somebody serves it, `Corrupt` where not even its superblock
 /// can be read. Everything else that is wrong is in the report.
 pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
-    let (keyspace, text) = read_keyspace(dir)?;
+    let known = keyspace_file::read(dir)?;
     let mut report = CheckReport::default();
     let absent = levels::absent_devices(dir)?;
     report.problems.extend(absent.iter().map(|path| format!("warm device {}: is not there", path.display())));
@@ -73,11 +73,12 @@ pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
     let path = dir.join(REGION_FILE);
     if (std::fs::metadata(&path).is_err() || Region::is_unfinished(&path)) && levels::has_devices(dir) {
         report.problems.push(format!("{REGION_FILE}: the hot level is gone; data on it alone is lost"));
-        warm::check_alone(&keyspace, &config, deep, &mut report)?;
+        warm::check_alone(&known.0, &config, deep, &mut report)?;
         return Ok(report);
     }
     let region = Region::open_aside(&path)?;
     let superblock = read_superblock(&region)?;
+    let (keyspace, text) = keyspace_file::in_force(dir, superblock.keyspace_crc, known);
     look_at(&region, &superblock, &text, &mut report);
     let listed = config.warm.len();
     if absent.is_empty() && listed != superblock.devices as usize {

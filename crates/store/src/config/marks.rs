@@ -3,7 +3,8 @@
 //! ```text
 //! hot   0 ── demote_low ──── hot_low ──── demote_high ──── hot_high ── 1
 //!            demotion ends   inhibit ends demotion begins  inhibit begins
-//! warm  0 ─────────────────── warm_low ─────────────────── warm_high ─ 1
+//! warm  0 ── custody_high ──── warm_low ─────────────────── warm_high ─ 1
+//!            custody ends early
 //! ```
 //!
 //! `hot_low` may also lie above `demote_high`: what counts is that demotion begins before inhibit does, and goes on at
@@ -32,6 +33,15 @@ pub(crate) fn check_marks(config: &Config, warm: bool) -> Result<()> {
         ("warm_high", config.warm_high),
         "inhibit by the warm level would have no hysteresis",
     )?;
+    if let Some(custody_high) = config.custody_high.filter(|high| !(0.0..=config.warm_low).contains(high)) {
+        let warm_low = ("warm_low", config.warm_low);
+        return Err(contradiction(
+            ("custody_high", custody_high),
+            warm_low,
+            "at most",
+            "custody would stop the trigger",
+        ));
+    }
     below(demote_low, demote_high, "demotion would have no hysteresis")?;
     below(demote_high, hot_high, "inhibit would begin before demotion does")?;
     if demote_low.1 > hot_low.1 {

@@ -81,6 +81,11 @@ pub struct Config {
     pub warm_high: f64,
     /// Fill (0 to 1) of the warm level at which inhibit stops: less than `warm_high`.
     pub warm_low: f64,
+    /// How long what the archive has stays on the warm level as well.
+    pub custody_min: Duration,
+    /// Fill (0 to 1) of the warm level above which it goes earlier, the oldest first: at most `warm_low`, which `None` takes, so
+    /// that custody never stops a trigger.
+    pub custody_high: Option<f64>,
     /// How long a put waits for space before it answers `Full`.
     pub put_deadline: Duration,
     /// How long a lease lasts without a heartbeat (`extend`).
@@ -136,6 +141,8 @@ impl Default for Config {
             demote_low: 0.50,
             warm_high: 0.90,
             warm_low: 0.75,
+            custody_min: Duration::from_secs(3 * 24 * 3600),
+            custody_high: None,
             put_deadline: Duration::from_secs(1),
             lease: Duration::from_secs(10),
             max_hold: Duration::from_secs(600),

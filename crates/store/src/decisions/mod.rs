@@ -9,14 +9,18 @@ mod effects;
 mod journal;
 mod outputs;
 mod snapshot;
+mod streams;
 
 pub(crate) use absent::Absent;
 pub(crate) use effects::Effects;
 pub(crate) use journal::{
     decode_hold, decode_mask, decode_producer, decode_run, encode_hold, encode_mask, encode_producer, encode_run,
 };
-pub(crate) use outputs::{OUTPUT, Output, Outputs, encode as encode_output, log_bytes, output_number};
+pub(crate) use outputs::{Output, Outputs, encode as encode_output, log_bytes};
 pub(crate) use snapshot::{HotLength, KeyTable, Seen, SnapshotContent, SnapshotRun, Sum, Taken, mark_of, mark_parts};
+pub(crate) use streams::{
+    MASKED, OUTPUTS_MAX, Streams, detail_of_output, detail_of_streams, output_number, streams_in,
+};
 
 use crate::locks::{self, Owner, RankedRw};
 use forebay_core::Keyspace;
@@ -43,7 +47,7 @@ pub(crate) struct Decisions {
     /// Calls between a decision's record and the last of its effects.
     pub(crate) effects: Effects,
     /// Names of streams; a decision has their numbers.
-    pub(crate) streams: RankedRw<Vec<String>>,
+    pub(crate) streams: RankedRw<Streams>,
     pub(crate) outputs: RankedRw<Outputs>,
     /// What the log says of events on devices that are not there.
     pub(crate) absent: OnceLock<Absent>,
@@ -52,11 +56,12 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    pub(crate) fn new(owner: Owner) -> Decisions {
+    pub(crate) fn new(owner: Owner, keyspace: &Keyspace) -> Decisions {
         Decisions {
             log: Log::default(),
             effects: Effects::new(),
-            streams: RankedRw::new(owner, locks::NAMES, Vec::new()),
+            // The snapshot with which a log begins has those that are declared.
+            streams: RankedRw::new(owner, locks::NAMES, Streams::new(keyspace.streams.clone(), &keyspace.streams)),
             // After streams in the order: a choice of sources names its streams first.
             outputs: RankedRw::new(owner, locks::OUTPUTS, Outputs::default()),
             absent: OnceLock::new(),

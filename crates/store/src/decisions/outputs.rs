@@ -1,22 +1,15 @@
 //! Outputs: streams with chosen sources, as accepts name them, by number.
 
-use forebay_core::{Error, Result, crc32c};
+use super::streams::OUTPUTS_MAX;
+use forebay_core::{Error, Result, Source, crc32c};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The top bit of an accept's detail.
-pub(crate) const OUTPUT: u32 = 1 << 31;
-
-/// The output that a detail names, where it is not a mask.
-pub(crate) fn output_number(detail: u32) -> Option<u32> {
-    (detail & OUTPUT != 0).then_some(detail & !OUTPUT)
-}
-
 /// Streams with the sources that each keeps; `None` keeps all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Output {
-    pub(crate) streams: Vec<(u8, Option<Vec<Vec<u8>>>)>,
+    pub(crate) streams: Vec<(u8, Option<Vec<Source>>)>,
     pub(crate) check: u32,
 }
 
@@ -44,7 +37,8 @@ impl Outputs {
     /// # Errors
     /// `Corrupt` for bytes that are none.
     pub(crate) fn adopt(&mut self, number: u32, content: &[u8], width: usize) -> Result<()> {
-        let output = decode(content, width).ok_or_else(|| Error::corrupt("an output of a stream cannot be read"))?;
+        let output = decode(content, width).filter(|_| number < OUTPUTS_MAX);
+        let output = output.ok_or_else(|| Error::corrupt("an output of a stream cannot be read"))?;
         self.insert(number, content, output);
         Ok(())
     }
@@ -94,10 +88,10 @@ pub(crate) fn log_bytes(content: &[u8]) -> u64 {
     (content.len() + 64) as u64
 }
 
-pub(crate) fn encode(streams: &[(u8, Option<Vec<Vec<u8>>>)]) -> Vec<u8> {
+pub(crate) fn encode(streams: &[(u8, Option<Vec<Source>>)]) -> Vec<u8> {
     // Found again by their bytes: the same choice must always be the same bytes.
     debug_assert!(streams.is_sorted_by(|one, next| one.0 < next.0), "streams are in order, each once");
-    let sorted = |sources: &Vec<Vec<u8>>| sources.is_sorted_by(|one, next| one < next);
+    let sorted = |sources: &Vec<Source>| sources.is_sorted_by(|one, next| one < next);
     debug_assert!(streams.iter().all(|(_, sources)| sources.as_ref().is_none_or(sorted)), "sources are in order");
     let mut out = vec![streams.len() as u8];
     for (stream, sources) in streams {
@@ -123,7 +117,7 @@ fn decode(content: &[u8], width: usize) -> Option<Output> {
             let (count, tail) = rest.split_first_chunk::<4>()?;
             let (packed, tail) = tail.split_at_checked((u32::from_le_bytes(*count) as usize).checked_mul(width)?)?;
             rest = tail;
-            Some(packed.chunks_exact(width).map(<[u8]>::to_vec).collect())
+            Some(packed.chunks_exact(width).map(Source::from_packed).collect())
         };
         streams.push((head[0], sources));
     }
@@ -137,7 +131,11 @@ mod tests {
 
     #[test]
     fn outputs_read_back_and_nothing_else_does() {
-        let streams = vec![(0, None), (3, Some(vec![vec![0, 1], vec![0, 9]])), (30, Some(Vec::new()))];
+        let streams = vec![
+            (0, None),
+            (3, Some([[0, 1], [0, 9]].map(|source| Source::from_packed(&source)).to_vec())),
+            (254, Some(Vec::new())),
+        ];
         let content = encode(&streams);
         assert_eq!(decode(&content, 2).unwrap().streams, streams);
         for cut in 0..content.len() {
@@ -146,7 +144,7 @@ mod tests {
         assert_eq!(decode(&[1, 0, 1, 255, 255, 255, 255], 4), None);
         let mut outputs = Outputs::default();
         outputs.adopt(7, &content, 2).unwrap();
-        assert!(outputs.adopt(8, &[9], 2).is_err());
+        assert!(outputs.adopt(8, &[9], 2).is_err() && outputs.adopt(OUTPUTS_MAX, &content, 2).is_err());
         assert_eq!(outputs.retain(&[7].into(), 1).len(), 1);
         assert_eq!((outputs.retain(&Default::default(), 1).len(), outputs.bytes, outputs.next), (0, 0, 8));
     }

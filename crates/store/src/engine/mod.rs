@@ -25,7 +25,7 @@ use crate::events::{DecidedForm, Ended, Events, Flag, Form, Recent, Run, RunPlan
 use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked};
-use crate::placement::Placement;
+use crate::placement::{Claims, Placement};
 use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
 use crate::time;
@@ -62,6 +62,8 @@ pub(crate) struct Engine {
     pub(crate) placement: Placement,
     pub(crate) decisions: Decisions,
     pub(crate) inhibit: Inhibition,
+    /// Held for moments, and before no other lock.
+    pub(crate) claims: parking_lot::Mutex<Claims>,
 }
 
 /// Positions of attributes that mean something to the store.
@@ -123,9 +125,10 @@ impl Engine {
             shards: Shards::new(owner, SHARDS as u32, shape, &hot.events),
             events: Events::new(recent),
             placement: Placement::new(hot),
-            decisions: Decisions::new(owner),
+            decisions: Decisions::new(owner, &keyspace),
             runs: Runs::new(owner),
             inhibit: Inhibition::default(),
+            claims: parking_lot::Mutex::default(),
             life: Life::new(dir, superblock),
             locks: owner,
             roles,

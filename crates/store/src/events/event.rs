@@ -22,6 +22,13 @@ pub(crate) enum State {
     Gone,
 }
 
+impl State {
+    /// Accepted, or in the debug stream: kept for the archive.
+    pub(crate) fn is_kept(self) -> bool {
+        matches!(self, State::Live(LiveState::Accepted | LiveState::Debug))
+    }
+}
+
 /// One event. Lists link through `previous` and `next`.
 #[derive(Debug, Default)]
 pub(crate) struct Event {

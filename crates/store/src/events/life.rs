@@ -10,7 +10,7 @@ use super::run::{Ending, Run};
 use super::shard::{Ended, Keys, ShardEvents};
 use super::slot::Word;
 use crate::SourceState;
-use forebay_core::{Completeness, LiveState, Tally};
+use forebay_core::{Completeness, LiveState, Source, Tally};
 use forebay_media::bytes::{Decision, DecisionKind};
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ impl ShardEvents {
             *term += new;
             *term -= old;
         }
-        *ledger.live(state) += new;
-        *ledger.live(state) -= old;
+        ledger.live[state] += new;
+        ledger.live[state] -= old;
     }
 
     /// A worker's result became a fragment: booked, but nothing that completeness counts.
@@ -233,9 +233,9 @@ impl ShardEvents {
         debug_assert!(to != LiveState::Open || !leaf.is(Flag::Booked), "an open event is not counted yet");
         let ledger = &mut self.runs[leaf.run as usize].ledger;
         // Subtraction wraps, so that a wrong booking is seen as an imbalance and not as a crash: here it is seen at once.
-        debug_assert!(holds(ledger.live(from), &tally), "{}: {tally:?} was never booked", from.name());
-        *ledger.live(from) -= tally;
-        *ledger.live(to) += tally;
+        debug_assert!(holds(&ledger.live[from], &tally), "{}: {tally:?} was never booked", from.name());
+        ledger.live[from] -= tally;
+        ledger.live[to] += tally;
         // Once, when it stops waiting: an event that is leased again and again is one event of the account.
         if to != LiveState::Open && !leaf.is(Flag::Booked) {
             leaf.set(Flag::Booked);
@@ -358,8 +358,8 @@ impl ShardEvents {
         let (counted, booked) = (leaf.is(Flag::Counted), leaf.is(Flag::Booked));
         debug_assert!(counted || leaf.is(Flag::Announced), "an event that nobody knows of is withdrawn, not ended");
         let run = &mut self.runs[leaf.run as usize];
-        debug_assert!(holds(run.ledger.live(state), &tally), "{}: {tally:?} was never booked", state.name());
-        *run.ledger.live(state) -= tally;
+        debug_assert!(holds(&run.ledger.live[state], &tally), "{}: {tally:?} was never booked", state.name());
+        run.ledger.live[state] -= tally;
         if counted {
             let ledger = &mut run.ledger;
             let (now, ever) = if complete {
@@ -445,7 +445,7 @@ impl ShardEvents {
     }
 
     /// The event waits for these sources, regardless of its class and run.
-    pub(crate) fn set_own_rule(&mut self, event: u32, sources: Vec<Vec<u8>>) {
+    pub(crate) fn set_own_rule(&mut self, event: u32, sources: Vec<Source>) {
         debug_assert!(!self.own_rules.contains_key(&event), "an event is announced with its sources once");
         self.own_rules.insert(event, Arc::new(Rule::new(&Completeness::Sources(sources))));
         self.slab[event].rule = RULE_OWN;
@@ -453,7 +453,7 @@ impl ShardEvents {
 
     /// Expected sources that are not there: neither readable, nor removed, nor masked. What a complete event lacks was
     /// masked when it was ready.
-    pub(crate) fn missing(&self, event: u32) -> Vec<Vec<u8>> {
+    pub(crate) fn missing(&self, event: u32) -> Vec<Source> {
         let rule = self.rule(event);
         let leaf = &self.slab[event];
         if leaf.is(Flag::Complete) || usize::from(leaf.arrived) >= rule.sources().len() {
@@ -488,9 +488,11 @@ impl ShardEvents {
         let masks = &self.runs[leaf.run as usize].masks;
         if usize::from(leaf.arrived) < rule.sources().len() || !masks.is_empty() {
             let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
-            let named = rule.sources().iter().map(Vec::as_slice);
+            let named = rule.sources().iter().map(Source::as_bytes);
             let by_mask = self.covering(event, masks).map(|mask| mask.source.as_slice());
-            for source in named.chain(by_mask.filter(|source| !rule.sources().iter().any(|named| named == source))) {
+            for source in
+                named.chain(by_mask.filter(|source| !rule.sources().iter().any(|named| named.as_bytes() == *source)))
+            {
                 if !there(source) {
                     packed.extend_from_slice(source);
                     packed.push(
@@ -564,7 +566,7 @@ impl ShardEvents {
             count.missing = count.missing.saturating_add(1);
             let fragments = count.fragments;
             if seen && run.plan.config.auto_mask.is_some() {
-                let (row, before) = run.missed.entry(source).or_default();
+                let (row, before) = run.missed.entry(source.to_vec()).or_default();
                 *row = if *before == fragments { row.saturating_add(1) } else { 1 };
                 *before = fragments;
             }
@@ -586,7 +588,7 @@ impl Run {
         // The first fragment makes it an event of the account: until then it was awaited at most.
         let first = !leaf.is(Flag::Counted);
         leaf.set(Flag::Counted);
-        *self.ledger.live(state) += Tally { events: u64::from(first), ..fragment };
+        self.ledger.live[state] += Tally { events: u64::from(first), ..fragment };
         if first && leaf.is(Flag::Announced) {
             self.ledger.awaited = self.ledger.awaited.wrapping_sub(1);
         }

@@ -3,7 +3,7 @@
 
 use super::event::RULE_OWN;
 use crate::SourceState;
-use forebay_core::{AttributeSchema, Completeness, Primary, RunConfig};
+use forebay_core::{AttributeSchema, Completeness, Primary, RunConfig, Source};
 use std::sync::Arc;
 
 /// A completeness, ready to be asked on every arrival.
@@ -35,7 +35,7 @@ impl Rule {
         if let Some((first, len)) = self.dense {
             return code(rest).is_some_and(|code| code.wrapping_sub(first) < len);
         }
-        sources.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok()
+        sources.binary_search_by(|source| source.as_bytes().cmp(rest)).is_ok()
     }
 
     /// How many counted fragments complete an event; `None` where only a seal does.
@@ -49,7 +49,7 @@ impl Rule {
     }
 
     /// The sources that it names.
-    pub(crate) fn sources(&self) -> &[Vec<u8>] {
+    pub(crate) fn sources(&self) -> &[Source] {
         match &self.completeness {
             Completeness::Sources(sources) => sources,
             _ => &[],

@@ -108,6 +108,19 @@ impl Inhibition {
         *self.warm.write() = Some(gauge);
     }
 
+    /// The hot level in the words of inhibit, where it is not set. Called with no lock held.
+    pub(crate) fn hot_words(
+        &self,
+        config: &Config,
+        read: impl FnOnce() -> Reading,
+        facts: impl FnOnce() -> Facts,
+    ) -> Inhibit {
+        let gauge = self.warm.read().clone();
+        let reading = Reading { warm: gauge.as_ref().map(|gauge| gauge.warm_fill()), ..read() };
+        let warm = gauge.map(|gauge| gauge.warm_bytes()).unwrap_or_default();
+        Words { config, facts: facts(), warm }.describe(InhibitClass::HotFull, Latches::default(), &reading)
+    }
+
     /// Looks at both levels, sets or clears inhibit, and tells who listens. Called with no lock held. `read` reads the hot
     /// level, `facts` what the words need.
     pub(crate) fn look(&self, config: &Config, read: impl FnOnce() -> Reading, facts: impl FnOnce() -> Facts) -> Look {

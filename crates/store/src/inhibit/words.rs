@@ -3,7 +3,7 @@
 use super::latch::{Latches, Reading};
 use super::{Largest, WarmBytes, WarmFill};
 use crate::config::Config;
-use forebay_core::{Inhibit, InhibitClass, LIVE_STATES, LiveState, Tally};
+use forebay_core::{Inhibit, InhibitClass, LIVE_STATES, Live, LiveState, Tally};
 
 /// The largest part of the hot level's fill.
 enum Filler {
@@ -18,7 +18,7 @@ enum Filler {
 /// The parts of the levels' fill: asked for only while inhibit is set.
 pub(crate) struct Facts {
     /// Live data of all runs by state.
-    pub(crate) live: [Tally; 5],
+    pub(crate) live: Live,
     /// The holder with most bytes under guards, by name.
     pub(crate) most_guards: Option<String>,
     pub(crate) region_bytes: u64,
@@ -64,7 +64,7 @@ impl Words<'_> {
     }
 
     fn debug_words(&self, quota: u64) -> (String, String, String, String) {
-        let debug = self.facts.live[LiveState::Debug as usize];
+        let debug = self.facts.live.debug;
         let cause = format!("debug stream: {} events with {} bytes, quota {quota}", debug.events, debug.bytes);
         let ends = "somebody replays, releases or removes debug events";
         ("debug stream".to_owned(), cause, "debug stream".to_owned(), ends.to_owned())
@@ -119,10 +119,10 @@ impl Words<'_> {
 
     /// Live data on the hot level by state: all of it, without what is on the warm level. An estimate with one, for
     /// words: an event that went down undecided is accepted there.
-    fn hot_live(&self) -> [Tally; 5] {
+    fn hot_live(&self) -> Live {
         let (mut live, warm) = (self.facts.live, &self.warm);
         let mut take = |state: LiveState, bytes: u64| {
-            let tally = &mut live[state as usize];
+            let tally = &mut live[state];
             // Never below zero: the two figures are taken at different moments.
             let taken = bytes.min(tally.bytes);
             // Fragments go in proportion: they are weighed with their entries.
@@ -142,9 +142,9 @@ impl Words<'_> {
         let live = self.hot_live();
         let region = self.facts.region_bytes as f64;
         let weight = |tally: &Tally| tally.bytes + tally.fragments * self.facts.entry_bytes;
-        let largest = LIVE_STATES.into_iter().max_by_key(|state| weight(&live[*state as usize]));
+        let largest = LIVE_STATES.into_iter().max_by_key(|state| weight(&live[*state]));
         let largest = largest.unwrap_or(LIVE_STATES[0]);
-        let bytes = weight(&live[largest as usize]);
+        let bytes = weight(&live[largest]);
         let pinned_bytes = u64::from(pinned) * self.facts.segment_bytes;
         // No event's end frees what only guards keep: then the person to ask is the one who holds them.
         if pinned_bytes > bytes {

@@ -159,6 +159,7 @@ impl Engine {
         };
         let Ok(ticket) = self.record(&shard, event, &record) else { return };
         ticket.unanswered();
+        shard.leave_custody(event);
         shard.events.remove_slot_for_good(event, slot);
         let leaf = &mut shard.events[event];
         debug_assert!(leaf.present > 0, "what is lost was present");
@@ -169,7 +170,7 @@ impl Engine {
         let tally = Tally::fragment(u64::from(length));
         let ledger = &mut shard.events.runs[run].ledger;
         if let State::Live(state) = state {
-            *ledger.live(state) -= tally;
+            ledger.live[state] -= tally;
         }
         ledger.lost += tally;
         let at_ns = self.now_ns();

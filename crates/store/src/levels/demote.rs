@@ -190,7 +190,7 @@ impl Engine {
             }
         }
         let writer = level.warm.writer(target)?;
-        demoter.open.push(Open { target: *target, writer, pending: VecDeque::new() });
+        demoter.open.push(Open { target: *target, writer, pending: VecDeque::new(), since: self.timer().now() });
         Ok(demoter.open.len() - 1)
     }
 
@@ -436,6 +436,8 @@ impl Engine {
         ended: &mut Vec<(Location, u32)>,
     ) {
         shard.events.slab.clear_at(event, At::Moving);
+        // Elsewhere than where the archive found it.
+        shard.leave_custody(event);
         let landed = |placed: &Placed| if let Placed::At(place) = placed { Some(*place) } else { None };
         if !places.iter().any(|(_, _, placed)| landed(placed).is_some()) {
             return;

@@ -18,7 +18,7 @@ impl Engine {
         let warm = |group: &&forebay_core::SourceGroup| group.level == Role::Warm;
         let groups = self.keyspace.groups.iter().filter(warm);
         let named = |group: &forebay_core::SourceGroup| {
-            group.sources.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok()
+            group.sources.binary_search_by(|source| source.as_bytes().cmp(rest)).is_ok()
         };
         if groups.into_iter().any(named) { Role::Warm } else { Role::Hot }
     }

@@ -12,7 +12,7 @@ impl Store {
     pub fn containers(&self) -> Vec<ContainerStatus> {
         let engine = self.engine();
         let Some(level) = &engine.placement.level else { return Vec::new() };
-        let streams = engine.decisions.streams.read().clone();
+        let streams = engine.decisions.streams.read().names().to_vec();
         level.warm.containers().iter().map(|info| status(info, &streams)).collect()
     }
 
@@ -42,6 +42,7 @@ fn status(info: &ContainerInfo, streams: &[String]) -> ContainerStatus {
             Phase::Poisoned => "poisoned",
             Phase::Reclaiming => "recycling",
             Phase::Lost => "lost",
+            Phase::Custody => "custody",
         }
         .into(),
         stream: if holds { stream } else { String::new() },
@@ -83,6 +84,11 @@ impl Level {
             demoted_bytes: self.demoted_bytes.load(Ordering::Relaxed),
             saved_bytes: self.saved_bytes.load(Ordering::Relaxed),
             in_flight_bytes: self.in_flight.load(Ordering::Relaxed),
+            to_archive: self.warm.drainable(None).len() as u32,
+            in_custody: self.warm.in_custody().len() as u32,
+            custody_shortened: self.custody_shortened.load(Ordering::Relaxed),
+            unproved_claims: self.unproved_claims.load(Ordering::Relaxed),
+            proved_ms: self.proved_ms.load(Ordering::Relaxed),
             devices: (0..).zip(&devices).map(device).collect(),
             notes: self.notes.lock().clone(),
         }

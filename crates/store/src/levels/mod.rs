@@ -12,9 +12,9 @@
 //! *Not here*: bytes and files (`warm`), the meaning of events (`events`).
 
 mod compact;
+mod custody;
 mod decide;
 mod demote;
-mod drain;
 mod flush;
 mod inspect;
 mod open;
@@ -22,8 +22,6 @@ mod persist;
 mod place;
 mod plan;
 mod shadow;
-
-pub use drain::Drain;
 
 pub(crate) use open::{absent_devices, all_gone, create, devices_of, has_devices, open, unmake};
 pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
@@ -81,6 +79,8 @@ impl Engine {
         }
         // After demotion, which may have freed a container: emptying one costs a write of all that is live in it.
         let compacted = self.compact(level, &mut demoter);
+        self.end_old_claims();
+        any |= self.release_custody(level);
         level.in_flight.store(demoter.in_flight(), Ordering::Relaxed);
         if let Err(error) = level.warm.maintain(&level.log) {
             level.note(error.to_string());

@@ -1,6 +1,6 @@
 //! The warm level of a store: devices, their logs, and what is under way to them.
 
-use super::{Demoter, Flushing, Keeper, Persisting, Unsettled};
+use super::{Custody, Demoter, Flushing, Keeper, Persisting, Unsettled};
 use crate::config::Config;
 use forebay_core::Keyspace;
 use forebay_media::hot::{Class, Hot};
@@ -36,6 +36,12 @@ pub(crate) struct Level {
     pub(crate) saved_bytes: AtomicU64,
     /// Payload bytes under way.
     pub(crate) in_flight: AtomicU64,
+    /// Releases from custody under way, and what was let go early.
+    pub(crate) custody: Mutex<Custody>,
+    pub(crate) custody_shortened: AtomicU64,
+    pub(crate) unproved_claims: AtomicU64,
+    /// When a mover last proved something, by the calendar.
+    pub(crate) proved_ms: AtomicU64,
     /// What went wrong on devices, bounded.
     pub(crate) notes: Mutex<Vec<String>>,
     /// Decisions that devices do not have yet.
@@ -74,6 +80,10 @@ impl Level {
             demoted_bytes: AtomicU64::new(0),
             saved_bytes: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
+            custody: Mutex::default(),
+            custody_shortened: AtomicU64::new(0),
+            unproved_claims: AtomicU64::new(0),
+            proved_ms: AtomicU64::new(0),
             notes: Mutex::default(),
             unsettled: Unsettled::default(),
             keepers: (0..devices).map(|_| Keeper::default()).collect(),

@@ -1,5 +1,6 @@
 //! The warm level as it is now: what is known of it, and what is under way. Nothing here decides or moves (`levels`).
 
+mod claims;
 mod demoter;
 mod flushing;
 mod gauge;
@@ -12,6 +13,7 @@ mod record;
 mod there;
 mod unsettled;
 
+pub(crate) use claims::{CLAIMS_MAX, Claimed, Claims, Custody};
 pub(crate) use demoter::{Compacting, Demoter, Moving, Open, Part, Written};
 pub(crate) use flushing::{Flushing, Turn};
 pub(crate) use keeper::Keeper;

@@ -7,7 +7,7 @@
 use crate::decisions::Superseded;
 use crate::events::{EventSlab, PlaceBits};
 use forebay_core::limits::STAGES_MAX;
-use forebay_core::{Key, Primary};
+use forebay_core::{Key, Primary, Tally};
 use forebay_media::hot::Location;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -103,6 +103,8 @@ pub(crate) struct Places {
     pub(crate) superseded: HashMap<Key, Superseded>,
     /// The event at which the last look for events to put down ended, by stage.
     pub(crate) looked_at: [Option<u32>; STAGES_MAX],
+    /// Events in custody, with what each weighed when it came: so much the ledger has of them.
+    pub(crate) custody: HashMap<u32, Tally>,
     /// Live events of which something is on its way to a device, or may have come there unnoticed.
     pub(crate) on_the_way: HashMap<Primary, Way>,
     /// Events that are to go to the warm level, in the order in which they were decided.
@@ -119,6 +121,7 @@ impl Places {
             copies: HashMap::new(),
             superseded: HashMap::new(),
             looked_at: [None; STAGES_MAX],
+            custody: HashMap::new(),
             on_the_way: HashMap::new(),
             to_demote: VecDeque::new(),
             hot_events,
@@ -186,6 +189,7 @@ impl Places {
         }
         // Kept by number, which the next event may get.
         self.warm_records.remove(&event);
+        debug_assert!(!self.custody.contains_key(&event), "the ledger still has it in custody");
         let copies = self.copies.remove(&event).unwrap_or_default();
         let places = copies.iter().map(|&(location, count)| (PlaceBits::of(location), count as usize));
         places.flat_map(|(place, count)| std::iter::repeat_n(place, count)).collect()

@@ -12,8 +12,8 @@
 use super::Decided;
 use crate::RunState;
 use crate::decisions::{
-    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, decode_hold, decode_mask, decode_producer, decode_run,
-    mark_of,
+    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, Streams, decode_hold, decode_mask, decode_producer,
+    decode_run, mark_of,
 };
 use crate::engine::Engine;
 use crate::events::{Ending, Given, Run, Verdict, shard_of_parts};
@@ -332,7 +332,8 @@ impl<'a> Replay<'a> {
         }
         drop(self.shards);
         *self.engine.runs.known.lock() = self.runs;
-        *self.engine.decisions.streams.write() = self.streams;
+        let declared = &self.engine.keyspace.streams;
+        *self.engine.decisions.streams.write() = Streams::new(self.streams, declared);
         Ok(self.decided)
     }
 }

@@ -375,8 +375,8 @@ impl<'a> Records<'a> {
         ledger.offered -= old;
         ledger.stored -= old;
         if let State::Live(live) = live {
-            *ledger.live(live) += new;
-            *ledger.live(live) -= old;
+            ledger.live[live] += new;
+            ledger.live[live] -= old;
         }
         let version = Version { location: loser, length: lower.length, on_hot_only };
         supersede(&mut self.replaced, ledger, version);
@@ -511,7 +511,7 @@ impl<'a> Records<'a> {
                 leaf.arrived += u16::from(counts);
                 if let (false, State::Live(state)) = (leaf.is(Flag::Counted), leaf.state) {
                     leaf.set(Flag::Counted);
-                    shard.events.runs[run as usize].ledger.live(state).events += 1;
+                    shard.events.runs[run as usize].ledger.live[state].events += 1;
                 }
             }
             let closed = |(_, word): (usize, Word)| word.is_removed();

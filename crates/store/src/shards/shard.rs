@@ -42,6 +42,25 @@ impl Shard {
         }
     }
 
+    /// The archive has the event, whole, and so has the store.
+    pub(crate) fn enter_custody(&mut self, event: u32) {
+        self.leave_custody(event);
+        let (run, tally) = (self.events[event].run as usize, self.events.tally(event));
+        self.events.runs[run].ledger.in_custody += tally;
+        self.places.custody.insert(event, tally);
+    }
+
+    /// The event changes or ends: the archive does not have it as it is, or the store has it no more.
+    #[inline]
+    pub(crate) fn leave_custody(&mut self, event: u32) {
+        if !self.places.custody.is_empty()
+            && let Some(tally) = self.places.custody.remove(&event)
+        {
+            let run = self.events[event].run as usize;
+            self.events.runs[run].ledger.in_custody -= tally;
+        }
+    }
+
     /// Something of the event is on the hot level from now on; `true` where it changed its list of ready events, which the
     /// caller publishes.
     pub(crate) fn leave_warm(&mut self, event: u32) -> bool {
@@ -54,7 +73,12 @@ impl Shard {
         // It reserves space for its decision again, as every event does of which anything is on the hot level.
         if self.events[event].is(Flag::Far) {
             self.places.hot_events.fetch_add(1, Ordering::Relaxed);
+            if matches!(self.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug)) {
+                // It goes down again with what is new: movers take what is on the warm level.
+                self.places.to_demote.push_back(self.events.primary(event));
+            }
         }
+        self.leave_custody(event);
         self.events[event].clear(Flag::Far);
         if relist {
             self.events.list_ready(event);
@@ -138,6 +162,7 @@ impl Shard {
     }
 
     fn forget_places(&mut self, event: u32) -> Ended {
+        self.leave_custody(event);
         let primary = self.events.primary(event);
         if self.events.slab.at(event, At::Superseded) {
             for slot in 0..self.events.slots(event) {

@@ -218,7 +218,7 @@ impl Engine {
         }
         {
             let known = self.decisions.streams.read();
-            (streams, seen[1]) = (known.clone(), self.seen());
+            (streams, seen[1]) = (known.names().to_vec(), self.seen());
         }
         let outputs = {
             let mut outputs = self.decisions.outputs.write();

@@ -5,7 +5,7 @@ use super::model::{EventModel, Model, RESULTS, State, Verdict};
 use super::ops::{Answer, Grant, Op};
 use super::{key, payload};
 use forebay_store::core::{
-    AttributeSchema, Bounds, Completeness, Condition, Error, Filter, Keyspace, Primary, Result, Token,
+    AttributeSchema, Bounds, Completeness, Condition, Error, Filter, Keyspace, Primary, Result, Source, Token,
 };
 use forebay_store::{Accept, GetAny, Lease, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sources, Store};
 use rand::rngs::SmallRng;
@@ -18,6 +18,19 @@ pub(crate) const DELIVERIES_MAX: u8 = 3;
 /// The stages that events pass.
 pub(crate) const STAGES: [&str; 2] = ["fast", "final"];
 
+/// Streams that are declared behind 200 others.
+const FAR: &[&str] = &["far", "farther", "farthest"];
+
+/// The streams into which an event is accepted whole, in the order of their numbers: as a mask, a list, and an output.
+pub(crate) fn streams_of(event: u64) -> Vec<&'static str> {
+    match event % 8 {
+        5 => FAR[..1].to_vec(),
+        6 => ["main"].iter().chain(FAR).take(3).copied().collect(),
+        7 => ["main"].iter().chain(FAR).copied().collect(),
+        _ => vec!["main"],
+    }
+}
+
 /// Events that are complete by count and carry their lane as an attribute; time never completes them. Some are of a class
 /// that one fragment completes.
 pub(crate) fn keyspace(count: usize) -> Keyspace {
@@ -25,6 +38,12 @@ pub(crate) fn keyspace(count: usize) -> Keyspace {
     keyspace.attributes = AttributeSchema::parse(&["lane:u8", "class"], &["other", "single"]).unwrap();
     keyspace.run.classes = vec![("single".to_owned(), Completeness::Count(1))];
     keyspace.stages = STAGES.map(str::to_owned).into();
+    let between = (1..200).map(|number| format!("between-{number}"));
+    keyspace.streams = ["main".to_owned()]
+        .into_iter()
+        .chain(between)
+        .chain([FAR, &["chosen"]].concat().iter().map(|&name| name.to_owned()))
+        .collect();
     keyspace.run.completeness = Completeness::Count(count as u32);
     keyspace.run.complete_within = Duration::from_secs(29 * 24 * 3600);
     keyspace.deliveries_max = DELIVERIES_MAX;
@@ -310,7 +329,9 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
             })?;
             Answer::Grants(leases.iter().map(|lease| grant(store, lease)).collect())
         }
-        Op::Accept { event, token } => store.accept(&name(*event)?, token, &["main"]).map(|()| Answer::Done)?,
+        Op::Accept { event, token } => {
+            store.accept(&name(*event)?, token, &streams_of(*event)).map(|()| Answer::Done)?
+        }
         Op::Reject { event, token } => store.reject(&name(*event)?, token).map(|()| Answer::Done)?,
         Op::Requeue { event, token } => store.requeue(&name(*event)?, token).map(|()| Answer::Done)?,
         Op::Release { event } => yes(store.release(&name(*event)?)?),
@@ -325,12 +346,14 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
         }
         Op::Pass { event, token, result } => {
             let (source, bytes) = a_result(model, *event, RESULTS, *result);
-            let results = result.iter().map(|_| (&source[..], &bytes[..])).collect::<Vec<ResultFragment<'_>>>();
+            let results =
+                result.iter().map(|_| ResultFragment::new(&source, &bytes)).collect::<Vec<ResultFragment<'_>>>();
             store.pass(&name(*event)?, token, STAGES[1], &results).map(|()| Answer::Done)?
         }
         Op::AcceptInto { event, token, keep, result } => {
             let (source, bytes) = a_result(model, *event, RESULTS + 1, *result);
-            let results = result.iter().map(|_| (&source[..], &bytes[..])).collect::<Vec<ResultFragment<'_>>>();
+            let results =
+                result.iter().map(|_| ResultFragment::new(&source, &bytes)).collect::<Vec<ResultFragment<'_>>>();
             let streams = [("chosen", Sources::Only(packed(store, keep)?))];
             let accept = Accept { streams: &streams, results: &results };
             store.accept_into(&name(*event)?, token, &accept).map(|()| Answer::Done)?
@@ -347,14 +370,14 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
     })
 }
 
-fn packed(store: &Store, sources: &[u64]) -> Result<Vec<Vec<u8>>> {
+fn packed(store: &Store, sources: &[u64]) -> Result<Vec<Source>> {
     sources.iter().map(|source| store.schema().source(&[*source])).collect()
 }
 
 /// Source and bytes of a worker's result.
-fn a_result(model: &Model, event: u64, source: u64, tag: Option<u64>) -> (Vec<u8>, Vec<u8>) {
+fn a_result(model: &Model, event: u64, source: u64, tag: Option<u64>) -> (Source, Vec<u8>) {
     let bytes = tag.map_or_else(Vec::new, |tag| model.bytes_of(event, source, tag));
-    ((source as u32).to_be_bytes().to_vec(), bytes)
+    (Source::from_packed(&(source as u32).to_be_bytes()), bytes)
 }
 
 fn grant(store: &Store, lease: &Lease) -> Grant {

@@ -1,7 +1,7 @@
 //! A store in its own directory with a clock that the test moves; its ledgers must balance when the test is over.
 
 use super::{TempDir, assert_balanced, small_config};
-use forebay_store::core::{Attributes, Bounds, Key, Keyspace, LiveState, ManualClock, Primary, Result, Tally};
+use forebay_store::core::{Attributes, Bounds, Key, Keyspace, LiveState, ManualClock, Primary, Result, Source, Tally};
 use forebay_store::{
     Config, EventInfo, GetAny, Lease, OpenEvent, PutOptions, PutOutcome, SourceState, Sources, Store, WarmDevice,
 };
@@ -219,17 +219,17 @@ impl Fixture {
 
     /// The live term of one state in the run's account.
     pub(crate) fn live(&self, state: LiveState) -> Tally {
-        self.ledger(RUN).unwrap().live[state as usize]
+        self.ledger(RUN).unwrap().live[state]
     }
 
     /// A packed source.
-    pub(crate) fn source(&self, source: u64) -> Vec<u8> {
+    pub(crate) fn source(&self, source: u64) -> Source {
         self.schema().source(&[source]).unwrap()
     }
 
     /// Announces an event with sources of its own.
     pub(crate) fn announce(&self, event: u64, sources: &[u64]) -> Result<PutOutcome> {
-        let sources: Vec<Vec<u8>> = sources.iter().map(|source| self.source(*source)).collect();
+        let sources: Vec<Source> = sources.iter().map(|source| self.source(*source)).collect();
         self.open_event(&self.primary(event), &OpenEvent { sources: Some(&sources), attributes: None })
     }
 

@@ -3,13 +3,13 @@
 //! After a crash, operations that were in flight may have taken effect or not, each event by itself: `settle` takes
 //! the model before and after each of them, and follows for each event the one that the store shows.
 
-use super::driver::STAGES;
+use super::driver::{STAGES, streams_of};
 use super::fixture::RUN;
 use super::key;
 use super::model::{EventModel, Model, RESULTS, State, Sum, Verdict, is_single};
 use super::ops::Op;
-use forebay_store::core::{Attributes, Bounds, Key, Kind, LiveState, Primary, Tally, Token};
-use forebay_store::{Accept, PutOptions, PutOutcome, SourceState, Sources, Store};
+use forebay_store::core::{Attributes, Bounds, Key, Kind, LiveState, Primary, Source, Tally, Token};
+use forebay_store::{Accept, PutOptions, PutOutcome, ResultFragment, SourceState, Sources, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -106,10 +106,12 @@ impl Model {
         let streams = match (model.state, model.verdict, &model.kept) {
             (State::Accepted, Some((_, Verdict::Choose)), Some((keep, result))) => {
                 let all = keep.iter().copied().chain(result.map(|_| RESULTS + 1));
-                let packed = all.map(|source| (source as u32).to_be_bytes().to_vec()).collect();
+                let packed = all.map(packed_source).collect();
                 Some(vec![("chosen".to_owned(), Sources::Only(packed))])
             }
-            (State::Accepted, ..) => Some(vec![("main".to_owned(), Sources::All)]),
+            (State::Accepted, ..) => {
+                Some(streams_of(event).into_iter().map(|name| (name.to_owned(), Sources::All)).collect())
+            }
             _ => None,
         };
         let wrong = seen.streams != streams;
@@ -291,9 +293,10 @@ impl Model {
     /// An accept with chosen sources is answered as the first time, another choice is fenced.
     fn same_again(&self, store: &Store, event: u64, token: &Token) -> Result<(), String> {
         let Some((keep, result)) = &self.events[&event].kept else { return Ok(()) };
-        let packed = |sources: &[u64]| sources.iter().map(|source| (*source as u32).to_be_bytes().to_vec()).collect();
-        let source = (RESULTS as u32 + 1).to_be_bytes();
-        let results: Vec<(&[u8], &[u8])> = result.iter().map(|_| (&source[..], &b"other bytes"[..])).collect();
+        let packed = |sources: &[u64]| sources.iter().copied().map(packed_source).collect();
+        let source = packed_source(RESULTS + 1);
+        let results: Vec<ResultFragment<'_>> =
+            result.iter().map(|_| ResultFragment::new(&source, b"other bytes")).collect();
         let name = primary(store, event);
         for (sources, same) in [(keep.clone(), true), ([keep.clone(), vec![99]].concat(), false)] {
             let streams = [("chosen", Sources::Only(packed(&sources)))];
@@ -318,7 +321,7 @@ fn fenced(store: &Store, event: u64, token: &Token, given: &[Verdict], requeued:
     let name = primary(store, event);
     let answers = [
         ("reject", Some(Verdict::Reject), store.reject(&name, token)),
-        ("accept", Some(Verdict::Accept), store.accept(&name, token, &["main"])),
+        ("accept", Some(Verdict::Accept), store.accept(&name, token, &streams_of(event))),
         ("requeue", None, store.requeue(&name, token)),
         ("extend", None, store.extend(&name, token, Duration::from_secs(1))),
     ];
@@ -349,7 +352,7 @@ pub(crate) fn check_ledger(store: &Store, models: &[&Model]) -> Result<(), Strin
     let total = |of: &dyn Fn(&EventModel) -> Sum| events().map(of).fold((0, 0), add);
     let when = |pick: fn(State) -> bool| total(&|event| if pick(event.state) { event.sum() } else { (0, 0) });
     let of = |tally: Tally| (tally.fragments, tally.bytes);
-    let live = |state: LiveState| of(ledger.live[state as usize]);
+    let live = |state: LiveState| of(ledger.live[state]);
     let compared = [
         ("open and ready", add(live(LiveState::Open), live(LiveState::Ready)), when(State::is_waiting)),
         ("leased", live(LiveState::Leased), when(|state| matches!(state, State::Leased(_)))),
@@ -385,11 +388,15 @@ pub(crate) fn check_ledger(store: &Store, models: &[&Model]) -> Result<(), Strin
     }
     if events().all(|event| !event.fuzzy && event.state != State::Emptied) {
         let open = total(&|event| if event.state == State::Open { event.sum() } else { (0, 0) });
-        let live_events: u64 = ledger.live.iter().map(|tally| tally.events).sum();
+        let live_events = ledger.live.total().events;
         let expected = events().filter(|event| !event.state.is_gone() && event.seen).count() as u64;
         if live(LiveState::Open) != open || live_events != expected {
             return Err(format!("open {open:?} and {expected} live events expected; {ledger:?}"));
         }
     }
     Ok(())
+}
+
+fn packed_source(source: u64) -> Source {
+    Source::from_packed(&(source as u32).to_be_bytes())
 }

@@ -3,8 +3,8 @@
 use crate::common::fixture::RUN;
 use crate::common::{assert_balanced, eventually, key, put, small_config};
 use crate::{THREADS, check, feed, number, open, primary, together};
-use forebay_store::core::{Completeness, Keyspace, Kind, LiveState};
-use forebay_store::{GetAny, PutOutcome, RunState, Sampling, Store};
+use forebay_store::core::{Completeness, Keyspace, Kind, Source};
+use forebay_store::{GetAny, PutOutcome, ResultFragment, RunState, Sampling, Store};
 // Compiled with the test, so that ThreadSanitizer sees its locking.
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ fn request(stage: &str, n: usize) -> GetAny {
     GetAny { stage: Some(stage.to_owned()), n, wait: Duration::from_millis(2), ..GetAny::default() }
 }
 
-fn result(stage: u32) -> [u8; 4] {
-    (100 + stage).to_be_bytes()
+fn result(stage: u32) -> Source {
+    Source::from_packed(&(100 + stage).to_be_bytes())
 }
 
 /// Works on both stages until `events` events have left the last; notes each verdict by event and stage.
@@ -44,7 +44,7 @@ fn work(store: &Store, events: u64, ended: &AtomicU64, verdicts: &Mutex<BTreeMap
                         continue;
                     }
                     (0, 0) => lease.reject().unwrap(),
-                    (0, _) => lease.pass("final", &[(&result(0), b"track")]).unwrap(),
+                    (0, _) => lease.pass("final", &[ResultFragment::new(&result(0), b"track")]).unwrap(),
                     (_, 1) => lease.reject().unwrap(),
                     _ => lease.accept(&["main"]).unwrap(),
                 }
@@ -64,10 +64,7 @@ fn check_verdicts(store: &Store, events: u64, verdicts: &BTreeMap<(u64, u8), u32
     }
     let ledger = store.ledger(RUN).unwrap();
     let rejected = (0..events).filter(|event| event % 7 < 2).count() as u64;
-    assert_eq!(
-        (ledger.rejected.events, ledger.live[LiveState::Accepted as usize].events),
-        (rejected, events - rejected)
-    );
+    assert_eq!((ledger.rejected.events, ledger.live.accepted.events), (rejected, events - rejected));
     assert_eq!(ledger.complete + ledger.incomplete, events);
     assert_balanced(store);
 }
@@ -95,7 +92,7 @@ fn masks_that_come_and_go_beside_puts_keep_no_event() {
         match thread {
             0 => {
                 for round in 0..60_u64 {
-                    let source = 2_u32.to_be_bytes();
+                    let source = Source::from_packed(&2_u32.to_be_bytes());
                     let from = primary(&store, round * events / 60);
                     let from = round.is_multiple_of(2).then_some(&from);
                     store.mask(RUN, &source, from).unwrap();

@@ -4,7 +4,7 @@ use crate::common::fixture::RUN;
 use crate::common::{eventually, key};
 use forebay_store::core::{
     Attributes, Bounds, Completeness, Error, Keyspace, Kind, Ledger, Level, LiveState, ManualClock, Primary, Result,
-    Tally, Token,
+    Token,
 };
 use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use forebay_testkit::media::{FaultyDevice, SimDevice, SimMedium};
@@ -444,10 +444,7 @@ impl Life {
         for status in self.store.runs() {
             let ledger = status.ledger;
             assert_eq!(ledger.imbalance(), None, "{ledger:?}");
-            let live = ledger.live.iter().fold(Tally::default(), |mut sum, one| {
-                sum += *one;
-                sum
-            });
+            let live = ledger.live.total();
             // What was offered beside it (duplicates, what came late) is not journaled.
             writeln!(told, "run {} {:?}: stored {:?}", status.run, status.state, ledger.stored).unwrap();
             writeln!(told, "  live {live:?}, rejected {:?}, released {:?}", ledger.rejected, ledger.released).unwrap();

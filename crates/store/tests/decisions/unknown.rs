@@ -4,7 +4,7 @@
 
 use crate::life::{DAY, LEASE, LOGS, Life, Plan, WITHIN, bytes, unknown};
 use forebay_store::core::{Completeness, Kind, LiveState, Result, Token};
-use forebay_store::{Accept, PutOutcome, Sources};
+use forebay_store::{Accept, PutOutcome, ResultFragment, Sources};
 use std::time::Duration;
 
 /// Event that calls are about, and a source of a worker's result.
@@ -153,7 +153,7 @@ fn an_accept_with_a_result_is_decided() {
         call: |life, held| {
             let result = bytes(EVENT, RESULT, 0);
             let source = life.schema().source(&[RESULT]).unwrap();
-            let results: [(&[u8], &[u8]); 1] = [(&source, &result)];
+            let results = [ResultFragment::new(&source, &result)];
             let accept = Accept { streams: &[("main", Sources::All)], results: &results };
             life.accept_into(&life.name(EVENT), token(held), &accept)
         },
@@ -192,7 +192,7 @@ fn a_pass_with_a_result_is_decided() {
         call: |life, held| {
             let result = bytes(EVENT, RESULT, 0);
             let source = life.schema().source(&[RESULT]).unwrap();
-            life.store.pass(&life.name(EVENT), token(held), "final", &[(&source, &result)])
+            life.store.pass(&life.name(EVENT), token(held), "final", &[ResultFragment::new(&source, &result)])
         },
         decided: |life, _| is(life, LiveState::Ready, "final"),
     });

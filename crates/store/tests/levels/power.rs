@@ -10,9 +10,12 @@
 
 use crate::common::fixture::RUN;
 use crate::common::key;
-use forebay_store::core::{Bounds, Completeness, Keyspace, Kind, Level, LiveState, ManualClock, Primary, Token};
+use forebay_store::core::{
+    Bounds, ClaimRequest, Completeness, Keyspace, Kind, Level, LiveState, ManualClock, MovedStore, Primary, Source,
+    Token,
+};
 use forebay_store::measure::demote;
-use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sources, Store, WarmDevice};
 use forebay_testkit::media::{SimDevice, SimMedium};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +38,17 @@ fn keyspace() -> Keyspace {
     keyspace.stages = ["fast", "final"].map(str::to_owned).into();
     keyspace.deliveries_max = 1;
     keyspace.announced = true;
+    keyspace.streams = std::iter::once("main".to_owned()).chain((1..=203).map(|number| format!("s{number}"))).collect();
     keyspace
+}
+
+/// The streams into which an event is accepted: a mask, a list of numbers, or an output.
+fn streams_of(event: u64) -> &'static [&'static str] {
+    match event % 3 {
+        0 => &["main"],
+        1 => &["main", "s200"],
+        _ => &["main", "s201", "s202", "s203"],
+    }
 }
 
 fn config(clock: &Arc<ManualClock>, devices: &[Arc<SimDevice>]) -> Config {
@@ -47,6 +60,8 @@ fn config(clock: &Arc<ManualClock>, devices: &[Arc<SimDevice>]) -> Config {
         maintenance: false,
         demote_high: 0.001,
         demote_low: 0.0,
+        // Full as it is, what is in custody stays: a round is not to change what there is.
+        warm_low: 0.899,
         container_bytes: 64 << 10,
         device_log_bytes: 64 << 10,
         persist_delay: Duration::ZERO,
@@ -171,12 +186,12 @@ impl Life {
         }
     }
 
-    fn source(&self, source: u64) -> Vec<u8> {
+    fn source(&self, source: u64) -> Source {
         self.store.schema().source(&[source]).unwrap()
     }
 
     fn announce(&self, event: u64, sources: &[u64]) {
-        let sources: Vec<Vec<u8>> = sources.iter().map(|source| self.source(*source)).collect();
+        let sources: Vec<Source> = sources.iter().map(|source| self.source(*source)).collect();
         let how = OpenEvent { sources: Some(&sources), attributes: None };
         assert_eq!(self.store.open_event(&self.name(event), &how).unwrap(), PutOutcome::Stored);
     }
@@ -195,7 +210,7 @@ impl Life {
     }
 
     fn accept(&mut self, event: u64) {
-        self.store.accept(&self.name(event), &self.tokens[&event], &["main"]).unwrap();
+        self.store.accept(&self.name(event), &self.tokens[&event], streams_of(event)).unwrap();
         self.decided(event, true, true);
         self.promises.entry(event).or_default().state = Some(LiveState::Accepted);
     }
@@ -284,7 +299,8 @@ fn script() -> Vec<(&'static str, Call)> {
         "pass with a result on warm",
         of(|life| {
             let bytes = bytes_of(3, RESULT, 0, 900);
-            let result: (&[u8], &[u8]) = (&(RESULT as u32).to_be_bytes(), &bytes);
+            let source = life.source(RESULT);
+            let result = ResultFragment::new(&source, &bytes);
             life.store.pass(&life.name(3), &life.tokens[&3], "final", &[result]).unwrap();
             life.put.get_mut(&3).unwrap().fragments.insert(RESULT, (0, bytes));
         }),
@@ -295,7 +311,8 @@ fn script() -> Vec<(&'static str, Call)> {
         "accept with a result on warm",
         of(|life| {
             let bytes = bytes_of(3, RESULT + 1, 0, 300);
-            let results: [(&[u8], &[u8]); 1] = [(&(RESULT as u32 + 1).to_be_bytes(), &bytes)];
+            let source = life.source(RESULT + 1);
+            let results = [ResultFragment::new(&source, &bytes)];
             let accept = Accept { streams: &[("main", Sources::All)], results: &results };
             life.store.accept_into(&life.name(3), &life.tokens[&3], &accept).unwrap();
             life.put.get_mut(&3).unwrap().fragments.insert(RESULT + 1, (0, bytes));
@@ -364,19 +381,15 @@ fn script() -> Vec<(&'static str, Call)> {
     call("demotion of accepted events, recycling", of(Life::tick));
     call("recycling", of(Life::tick));
     call(
-        "drain",
+        "claim and custody",
         of(|life| {
-            let Some(mut drain) = life.store.drain("main").unwrap() else { panic!("no full container of the stream") };
-            let mut released = Vec::new();
-            while let Some(event) = drain.next_event().unwrap() {
-                let number = life.store.schema().values(event.primary.as_bytes())[1];
-                if !released.contains(&number) && released.is_empty() {
-                    assert!(life.store.release(&event.primary).unwrap());
-                    released.push(number);
-                }
-            }
-            drop(drain);
-            released.into_iter().for_each(|event| life.ended(event, true));
+            let request = ClaimRequest { duration: Duration::from_secs(60), ..ClaimRequest::default() };
+            let given_back = life.store.claim(&request).unwrap().expect("a full container of the stream");
+            life.store.give_back(&given_back.token).unwrap();
+            // What the archive has stays in the store as well: all that was promised is promised still.
+            let claim = life.store.claim(&request).unwrap().expect("the same container");
+            assert_eq!(claim.unit, given_back.unit);
+            assert!(life.store.prove(&claim.token).unwrap() > 0);
         }),
     );
     for event in 3..18 {
@@ -505,11 +518,11 @@ fn look_at(store: &Store, given: &[Given], without_hot: bool) -> Result<(String,
         seen.insert(number, Seen { state, fragments });
     }
     for given in given.iter().filter(|given| given.warm || !without_hot) {
-        let name = primary(store, given.event);
+        let (name, streams) = (primary(store, given.event), streams_of(given.event));
         let (same, other) = if given.accepted {
-            (store.accept(&name, &given.token, &["main"]), store.reject(&name, &given.token))
+            (store.accept(&name, &given.token, streams), store.reject(&name, &given.token))
         } else {
-            (store.reject(&name, &given.token), store.accept(&name, &given.token, &["main"]))
+            (store.reject(&name, &given.token), store.accept(&name, &given.token, streams))
         };
         let closed = store.runs().iter().any(|run| run.state == forebay_store::RunState::Closed);
         let fenced = other.as_ref().is_err_and(|error| matches!(error.kind(), Kind::Fenced));

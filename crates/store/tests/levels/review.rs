@@ -5,7 +5,8 @@ use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, key, put, refused, sealed_events};
 use forebay_store::core::{AttributeSchema, Attributes, Key, Keyspace, Kind, Level, LiveState, Primary};
 use forebay_store::{
-    Accept, Config, DirectoryDevice, GetAny, IoMethod, PutOptions, PutOutcome, Sources, Store, WarmDevice,
+    Accept, Config, DirectoryDevice, GetAny, IoMethod, PutOptions, PutOutcome, ResultFragment, Sources, Store,
+    WarmDevice,
 };
 use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice};
 use std::path::Path;
@@ -245,7 +246,7 @@ fn a_version_of_another_length_is_counted_with_its_own() {
     assert_eq!(store.ledger(RUN).unwrap().live, before.live);
     assert!(store.remove(&key(RUN, 0, 0)).unwrap());
     assert_balanced(&store);
-    assert_eq!(store.ledger(RUN).unwrap().live[LiveState::Accepted as usize].bytes, BYTES as u64);
+    assert_eq!(store.ledger(RUN).unwrap().live.accepted.bytes, BYTES as u64);
 }
 
 #[test]
@@ -319,29 +320,6 @@ fn an_opening_without_the_hot_level_can_be_cut_off() {
 }
 
 #[test]
-fn a_container_that_was_being_drained_is_drained_by_the_next_life() {
-    let dir = TempDir::new();
-    let store = create(&dir, &events_of(2), &two_levels(dir.path(), 1));
-    for event in 0..5 {
-        complete(&store, event, 2);
-        accept(&store, event);
-    }
-    store.tick();
-    let store = reopen(store, &dir);
-    let mut drain = store.drain("physics").unwrap().expect("a full container");
-    assert!(drain.next_event().unwrap().is_some());
-    let left = killed(&dir);
-    let store = open(&left);
-    let mut again = store.drain("physics").unwrap().expect("the same container");
-    while let Some(event) = again.next_event().unwrap() {
-        assert!(store.release(&event.primary).unwrap());
-    }
-    drop(again);
-    assert!(store.containers().iter().all(|container| container.state == "empty"), "{:?}", store.containers());
-    assert!(store.warm_stats().unwrap().devices.iter().all(|device| device.draining == 0));
-}
-
-#[test]
 fn a_commit_that_fails_leaves_nothing_live_behind() {
     let (dir, device) = (TempDir::new(), faulty());
     let store = create(&dir, &events_of(2), &on(&device, two_levels(dir.path(), 0)));
@@ -369,7 +347,7 @@ fn results_do_not_outlive_a_verdict_that_the_device_never_had() {
     let source = store.schema().source(&[7]).unwrap();
     let left = std::thread::scope(|scope| {
         let accepting = scope.spawn(|| {
-            let results: &[(&[u8], &[u8])] = &[(&source, b"result")];
+            let results = &[ResultFragment::new(&source, b"result")];
             lease.accept_into(&Accept { streams: &[("physics", Sources::All)], results })
         });
         std::thread::sleep(Duration::from_millis(500));

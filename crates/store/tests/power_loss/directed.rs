@@ -5,9 +5,9 @@ use super::{REGION_BYTES, number, on_two_threads, sampled};
 use crate::common::fixture::RUN;
 use crate::common::key;
 use forebay_store::core::{
-    AttributeSchema, Attributes, Bounds, Completeness, Keyspace, LiveState, ManualClock, Primary, Token,
+    AttributeSchema, Attributes, Bounds, Completeness, Keyspace, LiveState, ManualClock, Primary, Source, Token,
 };
-use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, Sources, Store};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sources, Store};
 use forebay_testkit::media::SimMedium;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Life {
     }
 
     fn announce(&self, event: u64, sources: &[u32]) {
-        let own: Vec<Vec<u8>> = sources.iter().map(|number| source(*number).to_vec()).collect();
+        let own: Vec<Source> = sources.iter().map(|number| source(*number)).collect();
         let how = OpenEvent { sources: Some(&own), attributes: None };
         assert_eq!(self.store.open_event(&self.name(event), &how).unwrap(), PutOutcome::Stored);
     }
@@ -75,12 +75,12 @@ impl Life {
     }
 }
 
-fn source(number: u32) -> [u8; 4] {
-    number.to_be_bytes()
+fn source(number: u32) -> Source {
+    Source::from_packed(&number.to_be_bytes())
 }
 
 fn only(sources: &[u32]) -> Sources {
-    Sources::Only(sources.iter().map(|number| source(*number).to_vec()).collect())
+    Sources::Only(sources.iter().map(|number| source(*number)).collect())
 }
 
 type Call = fn(&mut Life);
@@ -89,7 +89,7 @@ type Call = fn(&mut Life);
 const CALLS: &[Call] = &[
     |life| life.store.run_open(RUN, &keyspace().run).unwrap(),
     |life| {
-        let own = [0, 1, 9].map(|number| source(number).to_vec());
+        let own = [0, 1, 9].map(source);
         let lumi = Attributes::parse(&keyspace().attributes, &["lumi=5"]).unwrap();
         let how = OpenEvent { sources: Some(&own), attributes: Some(&lumi) };
         let _ = life.store.open_event(&life.name(1), &how).unwrap();
@@ -103,14 +103,16 @@ const CALLS: &[Call] = &[
     |life| life.store.unmask(RUN, &source(9), None).unwrap(),
     |life| life.lease(1),
     |life| {
-        let results: [(&[u8], &[u8]); 2] = [(&source(100), &[1; 900]), (&source(101), b"")];
+        let sources = [source(100), source(101)];
+        let results = [ResultFragment::new(&sources[0], &[1; 900]), ResultFragment::new(&sources[1], b"")];
         life.store.pass(&life.name(1), &life.token(1), "final", &results).unwrap();
     },
     |life| life.put(1, 9, &[]),
     |life| life.lease(1),
     |life| {
         let streams = [("express", only(&[0])), ("main", Sources::All)];
-        let accept = Accept { streams: &streams, results: &[(&source(102), b"vertex")] };
+        let found = source(102);
+        let accept = Accept { streams: &streams, results: &[ResultFragment::new(&found, b"vertex")] };
         life.store.accept_into(&life.name(1), &life.token(1), &accept).unwrap();
     },
     |life| assert_eq!(life.store.hold(None, &["lumi=6"]).unwrap(), 1),
@@ -125,7 +127,9 @@ const CALLS: &[Call] = &[
     },
     |life| assert!(life.store.replay(&life.name(2)).unwrap()),
     |life| life.lease(2),
-    |life| life.store.pass(&life.name(2), &life.token(2), "final", &[(&source(100), b"track")]).unwrap(),
+    |life| {
+        life.store.pass(&life.name(2), &life.token(2), "final", &[ResultFragment::new(&source(100), b"track")]).unwrap()
+    },
     |life| life.lease(2),
     |life| assert_eq!(life.store.update(&key(RUN, 2, 100), b"better", Some(&life.token(2))).unwrap(), 1),
     |life| life.store.reject(&life.name(2), &life.token(2)).unwrap(),
@@ -134,7 +138,7 @@ const CALLS: &[Call] = &[
         life.store.update_attributes(&life.name(3), &pairs, None).unwrap();
     },
     |life| {
-        let how = OpenEvent { sources: Some(&[source(4).to_vec()]), attributes: None };
+        let how = OpenEvent { sources: Some(&[source(4)]), attributes: None };
         let _ = life.store.open_event(&life.name(4), &how).unwrap();
     },
     |life| assert!(life.store.seal(&life.name(4)).unwrap()),

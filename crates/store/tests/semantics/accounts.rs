@@ -4,7 +4,7 @@ use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
 use crate::staged;
 use forebay_store::core::{Keyspace, Kind, Tally};
-use forebay_store::{LedgerBy, LedgerRow};
+use forebay_store::{LedgerBy, LedgerRow, ResultFragment};
 use std::time::Duration;
 
 fn by_lumi() -> Keyspace {
@@ -34,7 +34,7 @@ fn all_sorts(store: &Fixture) {
     store.update(&store.key(11, 0), &[3; 30], None).unwrap();
     drop(store.take(8));
     store.advance(store.config.lease * 2);
-    store.take(9).pass("middle", &[(&store.source(50), &[4; 7])]).unwrap();
+    store.take(9).pass("middle", &[ResultFragment::new(&store.source(50), &[4; 7])]).unwrap();
     store.stored(20, 0, b"open");
     let _ = store.announce(21, &[0]).unwrap();
 }
@@ -76,13 +76,7 @@ fn rows_by_attribute_sum_to_the_ledger() {
         assert_eq!(sum(&rows, |row| row.rejected), whole.rejected);
         assert_eq!(sum(&rows, |row| row.released), whole.released);
         assert_eq!(sum(&rows, |row| row.removed), whole.removed);
-        assert_eq!(
-            sum(&rows, |row| row.live),
-            whole.live.iter().fold(Tally::default(), |mut sum, live| {
-                sum += *live;
-                sum
-            })
-        );
+        assert_eq!(sum(&rows, |row| row.live), whole.live.total());
         assert_eq!(rows.iter().map(|row| row.complete).sum::<u64>(), whole.complete);
         assert_eq!(rows.iter().map(|row| row.incomplete).sum::<u64>(), whole.incomplete);
         let events = |tally: Tally| tally.events;

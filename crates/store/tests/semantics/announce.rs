@@ -4,7 +4,7 @@ use crate::common::fixture::{Fixture, RUN};
 use crate::common::{refused, sealed_events};
 use crate::{single, staged, three};
 use forebay_store::SourceState::{Late, Missing, Present};
-use forebay_store::core::{Kind, LiveState};
+use forebay_store::core::{Kind, LiveState, Source};
 use forebay_store::{OpenEvent, PutOptions, PutOutcome, Sources};
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn what_cannot_be_announced_is_refused() {
     let store = Fixture::new(&three());
     let name = store.primary(1);
     refused(store.announce(1, &[]), Kind::Invalid);
-    let narrow = [vec![0_u8; 3]];
+    let narrow = [Source::from_packed(&[0; 3])];
     refused(store.open_event(&name, &OpenEvent { sources: Some(&narrow), attributes: None }), Kind::Invalid);
     let many: Vec<u64> = (0..24_001).collect();
     refused(store.announce(1, &many), Kind::Invalid);

@@ -5,7 +5,7 @@ use crate::common::refused;
 use crate::staged;
 use forebay_store::SourceState::{Missing, Present};
 use forebay_store::core::{Completeness, Keyspace, Kind, LiveState};
-use forebay_store::{OpenEvent, PutOutcome};
+use forebay_store::{OpenEvent, PutOutcome, ResultFragment};
 
 const OPEN: Option<LiveState> = Some(LiveState::Open);
 const READY: Option<LiveState> = Some(LiveState::Ready);
@@ -93,13 +93,14 @@ fn results_do_not_complete_an_event() {
         assert!(store.seal(&store.primary(event)).unwrap());
         let lease = store.take(event);
         let results = [100, 101].map(|source| store.source(source));
-        let results: Vec<(&[u8], &[u8])> = results.iter().map(|source| (&source[..], &b"a result"[..])).collect();
+        let results: Vec<ResultFragment<'_>> =
+            results.iter().map(|source| ResultFragment::new(source, b"a result")).collect();
         lease.pass("middle", &results).unwrap();
     }
     store.in_every_life(|store| assert_eq!(store.counts(), [0, 3, 0, 0]));
     // A result under the name of a source that is waited for is not that source's fragment.
     let lease = store.take(3);
-    lease.pass("final", &[(&store.source(1), b"made up")]).unwrap();
+    lease.pass("final", &[ResultFragment::new(&store.source(1), b"made up")]).unwrap();
     drop(lease);
     for event in 1..=3 {
         store.update_attributes(&store.primary(event), &store.attributes(&["lumi=9"]), None).unwrap();

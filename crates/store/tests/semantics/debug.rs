@@ -3,8 +3,8 @@
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
 use crate::{of_stage, single, staged};
-use forebay_store::Sources;
 use forebay_store::core::{Keyspace, Kind, LiveState, Primary};
+use forebay_store::{ResultFragment, Sources};
 
 fn fragile(keyspace: Keyspace) -> Keyspace {
     Keyspace { deliveries_max: 1, ..keyspace }
@@ -51,7 +51,7 @@ fn it_is_listed_with_reason_stage_and_weight() {
 fn a_replayed_event_goes_to_workers_again_with_a_clean_record() {
     let mut store = Fixture::new(&fragile(staged(1)));
     store.stored(1, 0, b"x");
-    store.take(1).pass("middle", &[(&store.source(7), b"result")]).unwrap();
+    store.take(1).pass("middle", &[ResultFragment::new(&store.source(7), b"result")]).unwrap();
     drop(of_stage(&store, "middle"));
     store.advance(store.config.lease * 2);
     assert!(store.replay(&store.primary(1)).unwrap());
@@ -81,7 +81,7 @@ fn an_event_of_a_closed_run_is_not_replayed() {
     fail(&store, 1, b"poison");
     store.run_stop(RUN).unwrap();
     let summary = store.run_close(RUN).unwrap();
-    assert_eq!(summary.ledger.live[LiveState::Debug as usize].events, 1);
+    assert_eq!(summary.ledger.live.debug.events, 1);
     store.in_every_life(|store| {
         refused(store.replay(&store.primary(1)), Kind::Closed);
         assert_eq!(store.state(1), Some(LiveState::Debug));

@@ -264,7 +264,10 @@ fn what_cannot_be_held_is_refused() {
     for _ in 0..1024 {
         store.hold(Some(3), &[]).unwrap();
     }
-    refused(store.hold(None, &[]), Kind::Full);
+    let full = store.hold(None, &[]).unwrap_err();
+    assert_eq!(full.kind(), Kind::Full);
+    let shortage = full.shortage().unwrap();
+    assert_eq!((&shortage.level[..], &shortage.owner[..], &shortage.cause[..]), ("holds", "operator", full.message()));
     let first = store.holds()[0].id;
     assert!(store.release_hold(first).unwrap());
     store.hold(None, &[]).unwrap();

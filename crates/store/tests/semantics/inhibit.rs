@@ -152,6 +152,18 @@ fn a_refused_put_says_whose_turn_it_is() {
     {
         assert!(message.message().contains(words), "{words} in {message}");
     }
+    let shortage = message.shortage().unwrap();
+    assert_eq!((&shortage.level[..], &shortage.owner[..]), ("hot level", "selection"));
+    assert!(shortage.cause.contains("% ready"), "{shortage:?}");
+    // Other calls say the same; limits say whose they are.
+    let announced = store.announce(next + 1, &[0]).unwrap_err();
+    assert_eq!(announced.kind(), Kind::Full);
+    assert_eq!(
+        (&announced.shortage().unwrap().level[..], announced.message().contains("no space")),
+        ("hot level", true)
+    );
+    let taken = put(&store, &store.key(next, 0), b"x").unwrap_err();
+    assert!(taken.shortage().unwrap().cause.starts_with("hot fill"), "{taken}");
 }
 
 #[test]

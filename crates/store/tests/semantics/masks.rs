@@ -4,7 +4,7 @@ use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
 use crate::{staged, three};
 use forebay_store::SourceState::{Late, Masked, Missing, Present};
-use forebay_store::core::{Kind, LiveState};
+use forebay_store::core::{Kind, LiveState, Source};
 use forebay_store::{SourceStatus, Sources};
 use std::time::Duration;
 
@@ -139,8 +139,8 @@ fn masks_are_set_and_lifted_twice_without_harm_and_refused_where_they_cannot_be(
     for _ in 0..3 {
         store.mask(RUN, &source, None).unwrap();
     }
-    refused(store.mask(RUN, &[0; 3], None), Kind::Invalid);
-    refused(store.unmask(RUN, &[0; 5], None), Kind::Invalid);
+    refused(store.mask(RUN, &Source::from_packed(&[0; 3]), None), Kind::Invalid);
+    refused(store.unmask(RUN, &Source::from_packed(&[0; 5]), None), Kind::Invalid);
     refused(store.sources(7), Kind::Invalid);
     for _ in 0..3 {
         store.unmask(RUN, &source, None).unwrap();

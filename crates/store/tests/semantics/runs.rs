@@ -3,7 +3,7 @@
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused, refused_as};
 use crate::{single, staged, three};
-use forebay_store::core::{Completeness, Kind, LiveState, RunConfig, Tally};
+use forebay_store::core::{Completeness, Kind, Live, LiveState, RunConfig, Tally};
 use forebay_store::{PutOptions, PutOutcome, RunState};
 use std::time::Duration;
 
@@ -181,8 +181,9 @@ fn the_account_names_every_outcome() {
     assert_eq!(of(ledger.released), (1, 10));
     assert_eq!(of(ledger.removed), (1, 10));
     assert_eq!(of(ledger.refused), (0, 0));
-    let live = ledger.live.map(|tally| (tally.events, tally.fragments, tally.bytes));
-    assert_eq!(live, [(0, 0, 0), (2, 2, 30), (1, 1, 10), (1, 1, 10), (1, 1, 10)]);
+    let ready = Tally { events: 2, fragments: 2, bytes: 30 };
+    let one = Tally::event(1, 10);
+    assert_eq!(ledger.live, Live { open: Tally::default(), ready, leased: one, debug: one, accepted: one });
     held.reject().unwrap();
 }
 

@@ -4,7 +4,7 @@ use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused, sources_of};
 use crate::{of_stage, staged};
 use forebay_store::core::{Filter, Kind, LiveState};
-use forebay_store::{PutOutcome, Sample, Sampling, Sources};
+use forebay_store::{PutOutcome, ResultFragment, Sample, Sampling, Sources};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,7 @@ fn decided_events_are_shown_as_they_are_decided_rejected_ones_too() {
     assert_eq!(store.get_event(&rejected.primary, &Sources::All).unwrap().map(|event| event.state), None);
     let result = store.source(50);
     let passed = sample_of(&store, &sampling, || {
-        store.take(put_one()).pass("middle", &[(&result, b"tracks")]).unwrap();
+        store.take(put_one()).pass("middle", &[ResultFragment::new(&result, b"tracks")]).unwrap();
     });
     assert_eq!((&*passed.state, passed.stage.as_str(), sources_of(&passed.fragments)), ("passed", "fast", vec![0, 50]));
     let only = Sampling { stage: Some("middle".to_owned()), sources: Sources::Only(vec![result.clone()]), ..sampling };

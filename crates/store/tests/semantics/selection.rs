@@ -220,6 +220,51 @@ fn a_requeue_is_no_failure() {
 }
 
 #[test]
+fn leases_of_a_thread_that_unwinds_are_given_back() {
+    let mut keyspace = single();
+    keyspace.deliveries_max = 1;
+    let store = Fixture::new(&keyspace);
+    (1..=3).for_each(|event| store.stored(event, 0, b"x"));
+    let worker = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let leases = store.any(3);
+        leases.iter().find(|lease| store.number(&lease.primary) == 2).unwrap().reject().unwrap();
+        panic!("a worker with a bug");
+    }));
+    assert!(worker.is_err());
+    assert_eq!([1, 2, 3].map(|event| store.state(event)), [Some(LiveState::Ready), None, Some(LiveState::Ready)]);
+    assert_eq!((store.info(1).deliveries, store.info(3).deliveries), (0, 0));
+    store.advance(store.config.lease * 2);
+    assert_eq!((store.live(LiveState::Debug).events, store.stats().workers_silent), (0, 0));
+    assert_eq!(store.any(3).len(), 2);
+}
+
+#[test]
+fn the_rest_of_a_batch_is_given_back_after_an_error() {
+    let mut keyspace = single();
+    keyspace.deliveries_max = 1;
+    let store = Fixture::new(&keyspace);
+    (1..=3).for_each(|event| store.stored(event, 0, b"x"));
+    let leases = store.get_any(&GetAny { n: 3, ..GetAny::default() }).unwrap();
+    assert_eq!(leases.len(), 3);
+    refused(leases[1].pass("no such stage", &[]), Kind::Invalid);
+    let failed = store.number(&leases[1].primary);
+    drop(leases);
+    for event in 1..=3 {
+        let (state, deliveries) = if event == failed { (LiveState::Leased, 1) } else { (LiveState::Ready, 0) };
+        assert_eq!((store.state(event), store.info(event).deliveries), (Some(state), deliveries), "event {event}");
+    }
+    // The one that the call failed for is left to its time-out.
+    store.advance(store.config.lease * 2);
+    assert_eq!(store.state(failed), Some(LiveState::Debug));
+    // Without an error a drop says nothing: another part of the worker may hold the token.
+    let leases = store.get_any(&GetAny { n: 3, ..GetAny::default() }).unwrap();
+    assert_eq!(leases.len(), 2);
+    drop(leases);
+    store.advance(store.config.lease * 2);
+    assert_eq!(store.live(LiveState::Debug).events, 3);
+}
+
+#[test]
 fn opening_again_voids_leases_and_counts_them_as_failures() {
     let mut keyspace = single();
     keyspace.deliveries_max = 3;

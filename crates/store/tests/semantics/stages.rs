@@ -3,8 +3,8 @@
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{refused, sources_of};
 use crate::{of_stage, staged};
-use forebay_store::core::{Kind, LiveState};
-use forebay_store::{GetAny, Lease, Sources};
+use forebay_store::core::{Kind, LiveState, Source};
+use forebay_store::{GetAny, Lease, ResultFragment, Sources};
 use std::time::Duration;
 
 const READY: Option<LiveState> = Some(LiveState::Ready);
@@ -23,7 +23,7 @@ fn pass_with(
     source: u64,
     bytes: &[u8],
 ) -> forebay_store::core::Result<()> {
-    lease.pass(stage, &[(&store.source(source), bytes)])
+    lease.pass(stage, &[ResultFragment::new(&store.source(source), bytes)])
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn one_verdict_per_stage_and_its_repetition_gets_the_same_answer() {
     let first = store.take(1).token;
     let name = store.primary(1);
     let result = store.source(9);
-    let results: [(&[u8], &[u8]); 1] = [(&result, b"result")];
+    let results = [ResultFragment::new(&result, b"result")];
     store.pass(&name, &first, "middle", &results).unwrap();
     let again = |store: &Fixture| {
         store.pass(&name, &first, "middle", &results).unwrap();
@@ -159,23 +159,26 @@ fn results_that_cannot_be_leave_nothing_behind_and_decide_nothing() {
     let source = |number| store.source(number);
     refused(pass_with(&store, &lease, "middle", 1, b"taken"), Kind::Conflict);
     let (five, six) = (source(5), source(6));
-    refused(lease.pass("middle", &[(&five, b"a"), (&source(0), b"taken")]), Kind::Conflict);
-    refused(lease.pass("middle", &[(&five, b"a"), (&five, b"b")]), Kind::Invalid);
-    refused(lease.pass("middle", &[(&five[1..], b"a")]), Kind::Invalid);
+    refused(
+        lease.pass("middle", &[ResultFragment::new(&five, b"a"), ResultFragment::new(&source(0), b"taken")]),
+        Kind::Conflict,
+    );
+    refused(lease.pass("middle", &[ResultFragment::new(&five, b"a"), ResultFragment::new(&five, b"b")]), Kind::Invalid);
+    refused(lease.pass("middle", &[ResultFragment::new(&Source::from_packed(&five[1..]), b"a")]), Kind::Invalid);
     let huge = vec![0; 1 << 20];
-    refused(lease.pass("middle", &[(&six, b"a"), (&five, &huge)]), Kind::Invalid);
+    refused(lease.pass("middle", &[ResultFragment::new(&six, b"a"), ResultFragment::new(&five, &huge)]), Kind::Invalid);
     assert_eq!(store.state(1), Some(LiveState::Leased), "nothing is decided");
     assert_eq!((store.read(1, 5), store.ledger(RUN).unwrap().stored.fragments), (None, 2));
     let token = lease.token;
     drop(lease);
     store.crash();
-    refused(store.pass(&store.primary(1), &token, "middle", &[(&five, b"a")]), Kind::Fenced);
+    refused(store.pass(&store.primary(1), &token, "middle", &[ResultFragment::new(&five, b"a")]), Kind::Fenced);
     store.in_every_life(|store| {
         assert_eq!((store.read(1, 5), store.read(1, 6)), (None, None));
         assert_eq!((store.info(1).fragments, store.info(1).stage), (2, 0));
     });
     let lease = store.take(1);
-    lease.pass("middle", &[(&five, b"a"), (&six, b"b")]).unwrap();
+    lease.pass("middle", &[ResultFragment::new(&five, b"a"), ResultFragment::new(&six, b"b")]).unwrap();
     drop(lease);
     store.in_every_life(|store| assert_eq!(store.info(1).fragments, 4));
 }

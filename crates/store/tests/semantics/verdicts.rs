@@ -87,7 +87,7 @@ fn the_same_verdict_again_gets_the_same_answer() {
         store.reject(&store.primary(1), &rejected).unwrap();
         store.accept(&store.primary(2), &accepted, &["main"]).unwrap();
         let ledger = store.ledger(RUN).unwrap();
-        assert_eq!((ledger.rejected.fragments, ledger.live[LiveState::Accepted as usize].fragments), (1, 1));
+        assert_eq!((ledger.rejected.fragments, ledger.live.accepted.fragments), (1, 1));
         store.reopen();
     }
 }

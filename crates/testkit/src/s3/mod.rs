@@ -5,8 +5,7 @@
 //! client ──▶ HTTP ──▶ fault? ──▶ delay ──▶ objects ──▶ answer, or what the fault leaves of it
 //! ```
 //!
-//! Path-style addresses; GET and HEAD with ranges, PUT with If-None-Match and If-Match, DELETE, ETag, Last-Modified. LIST
-//! answers that nothing is there, as in a bucket without an index. Signatures are not checked, the hash of a signed body is
+//! Path-style addresses; GET and HEAD with ranges, PUT with If-None-Match and If-Match, DELETE, ETag, Last-Modified. LIST in pages. Signatures are not checked, the hash of a signed body is
 //! (for benchmarks: not either). The delay costs no CPU.
 //!
 //! *Not here*: TLS, multipart uploads, versions.

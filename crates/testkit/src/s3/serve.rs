@@ -147,13 +147,7 @@ fn carry_out(
                 state.buckets.insert(bucket.to_owned());
                 Plain::new(200)
             }
-            // An index-less bucket lists nothing, without an error.
-            Method::GET if query.contains("list-type") => {
-                let mut answer = Plain::new(200);
-                answer.body =
-                    Bytes::from_static(b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>");
-                answer
-            }
+            Method::GET if query.contains("list-type") => list(state, bucket, query),
             _ => Plain::error(501, "NotImplemented"),
         };
     }
@@ -176,6 +170,37 @@ fn carry_out(
         }
         _ => Plain::error(501, "NotImplemented"),
     }
+}
+
+/// A page of a listing, with few names, so that tests have several.
+fn list(state: &State, bucket: &str, query: &str) -> Plain {
+    const PAGE: usize = 50;
+    let value = |name: &str| {
+        let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        decoded(pair.unwrap_or_default())
+    };
+    let (prefix, after) = (format!("{bucket}/{}", value("prefix")), value("continuation-token"));
+    let names = state.objects.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
+    let mut names = names.filter(|(name, _)| after.is_empty() || name.as_str() > after.as_str());
+    let mut text = "<ListBucketResult>".to_owned();
+    let mut last = "";
+    for (name, object) in names.by_ref().take(PAGE) {
+        let (key, bytes, tag) = (&name[bucket.len() + 1..], object.bytes.len(), object.tag.trim_matches('"'));
+        // The time that is written there matters to nobody here: ages are asked for one by one.
+        text += &format!(
+            "<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>{tag}</ETag>\
+             <Size>{bytes}</Size></Contents>"
+        );
+        last = name;
+    }
+    let more = names.next().is_some();
+    text += &format!("<IsTruncated>{more}</IsTruncated>");
+    if more {
+        text += &format!("<NextContinuationToken>{last}</NextContinuationToken>");
+    }
+    let mut answer = Plain::new(200);
+    answer.body = (text + "</ListBucketResult>").into();
+    answer
 }
 
 fn read(object: Object, range: Option<&str>) -> Plain {

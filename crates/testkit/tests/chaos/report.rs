@@ -83,10 +83,8 @@ pub(super) fn ring_terms(ledger: &Ledger, books: &RingBooks) -> (Vec<Term>, Vec<
     let mut gone = ledger.late;
     gone += ledger.refused;
     let term = |term, ledger, counted| Term { term, ledger, counted, forgotten: Tally::default() };
-    let live = ledger.live.iter().fold(ledger.expired, |mut sum, live| {
-        sum += Tally { events: 0, ..*live };
-        sum
-    });
+    let mut live = ledger.expired;
+    live += Tally { events: 0, ..ledger.live.total() };
     let terms = vec![
         term("offered", ledger.offered, books.offered),
         term("stored", ledger.stored, books.stored),

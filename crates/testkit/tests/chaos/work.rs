@@ -3,7 +3,7 @@
 use super::books::{Books, Ending};
 use super::scene::{FAST, FINAL, RESULT_ACCEPT, RESULT_PASS, Scene, check, payload};
 use engine::{Accept, GetAny, Lease, Sources, Store};
-use forebay_core::{Kind, Primary, Result, Tally, Token};
+use forebay_core::{Kind, Primary, Result, ResultFragment, Tally, Token};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::sync::atomic::Ordering;
@@ -135,11 +135,11 @@ impl Worker<'_> {
             streams.push(("calib", self.scene.part()?));
         }
         let (source, bytes) = (self.scene.schema.source(&[RESULT_ACCEPT])?, payload(name, RESULT_ACCEPT, 0));
-        let results = [(&source[..], &bytes[..])];
+        let results = [ResultFragment::new(&source, &bytes)];
         let results = if random.random_bool(0.5) { &results[..] } else { &[] };
         match lease.accept_into(&Accept { streams: &streams, results }) {
             Ok(()) => {
-                self.result(lease, results.iter().map(|result| result.1.len() as u64).sum(), results.len());
+                self.result(lease, results.iter().map(|result| result.bytes.len() as u64).sum(), results.len());
                 self.scene.accepted.lock().push(lease.primary);
                 self.used(lease, Used::Accepted);
                 self.books.count("events accepted");
@@ -156,7 +156,7 @@ impl Worker<'_> {
     fn pass(&mut self, lease: &Lease) -> Result<()> {
         let bytes = payload(self.scene.name(&lease.primary), RESULT_PASS, 0);
         let source = self.scene.schema.source(&[RESULT_PASS])?;
-        match lease.pass(FINAL, &[(&source, &bytes)]) {
+        match lease.pass(FINAL, &[ResultFragment::new(&source, &bytes)]) {
             Ok(()) => {
                 self.result(lease, bytes.len() as u64, 1);
                 self.books.count("events passed");

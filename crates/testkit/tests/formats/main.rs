@@ -1,7 +1,8 @@
 //! Every later version of the same formats reads what this version writes: a store of two levels, closed and killed, a
 //! ring and a recording, as files of `made/`, each with what must be found in it.
 //!
-//! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-testkit --test formats` makes them again: only with new versions of formats.
+//! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-testkit --test formats` makes those that are not there: a new version of a format
+//! gets files of its own. `store-closed` and `store-killed` have region format 3 and device log 2, `store-streams` 4 and 3.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 extern crate engine as forebay_store;
@@ -17,7 +18,7 @@ use forebay_store::core::{
     AttributeSchema, Attributes, Bounds, Completeness, Keyspace, Kind, LIVE_STATES, ManualClock, RingKeyspace,
     SourceSchema, crc32c,
 };
-use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sources, Store, WarmDevice};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn made(name: &str) -> PathBuf {
 /// Compares what is found in the unpacked files with what was found when they were made; makes both where that is asked.
 fn check(name: &str, make: impl Fn(&Path, &Path), found: impl Fn(&Path) -> String) {
     let (packed, expected) = (made(&format!("{name}.pack")), made(&format!("{name}.txt")));
-    let making = std::env::var_os("FOREBAY_MAKE_FORMATS").is_some();
+    let making = std::env::var_os("FOREBAY_MAKE_FORMATS").is_some() && !packed.exists();
     if making {
         let (live, taken) = (TempDir::new(), TempDir::new());
         make(live.path(), taken.path());
@@ -95,7 +96,7 @@ fn fill(dir: &Path) -> Store {
     // Open, with attributes; announced and not seen; persisted; ready.
     let named = PutOptions { attributes: Some(&lumi), ..PutOptions::default() };
     assert_eq!(store.put(&key(1, 0), b"one of two", &named).unwrap(), PutOutcome::Stored);
-    let sources = [0_u64, 5].map(|source| schema.rest_of(&key(2, source)).to_vec());
+    let sources = [0_u64, 5].map(|source| schema.source_of(&key(2, source)));
     let _ = store.open_event(&primary(2), &OpenEvent { sources: Some(&sources), attributes: None }).unwrap();
     let persisted = PutOptions { persisted: true, ..PutOptions::default() };
     assert_eq!(store.put(&key(3, 0), &[3; 3000], &persisted).unwrap(), PutOutcome::Stored);
@@ -109,10 +110,10 @@ fn fill(dir: &Path) -> Store {
     let lease = |event: u64| store.lease(&primary(event), None).unwrap().unwrap();
     lease(6).reject().unwrap();
     lease(7).accept(&["physics"]).unwrap();
-    let result = schema.rest_of(&key(8, 9)).to_vec();
-    let chosen = [("express", Sources::Only(vec![schema.rest_of(&key(8, 0)).to_vec()])), ("physics", Sources::All)];
-    lease(8).accept_into(&Accept { streams: &chosen, results: &[(&result, b"a result")] }).unwrap();
-    lease(9).pass("final", &[(&result, b"found")]).unwrap();
+    let result = schema.source_of(&key(8, 9));
+    let chosen = [("express", Sources::Only(vec![schema.source_of(&key(8, 0))])), ("physics", Sources::All)];
+    lease(8).accept_into(&Accept { streams: &chosen, results: &[ResultFragment::new(&result, b"a result")] }).unwrap();
+    lease(9).pass("final", &[ResultFragment::new(&result, b"found")]).unwrap();
     store.remove_event(&primary(10)).unwrap();
     drop(lease(11));
     // What was accepted goes down.
@@ -131,15 +132,20 @@ fn fill(dir: &Path) -> Store {
     store
 }
 
-/// What a store has, in words.
-fn found_in_store(dir: &Path) -> String {
+/// Opens a store that was unpacked here.
+fn opened(dir: &Path) -> Store {
     // The path of the device is the only thing that a copy changes.
     let list = dir.join("store/devices.toml");
     let text = std::fs::read_to_string(&list).unwrap();
     let path = format!("path = \"{}\"", dir.join("device").display());
     let moved: Vec<&str> = text.lines().map(|line| if line.starts_with("path") { &path } else { line }).collect();
     std::fs::write(&list, moved.join("\n")).unwrap();
-    let store = Store::open(&dir.join("store"), Config { accept_loss: true, warm: Vec::new(), ..config(dir) }).unwrap();
+    Store::open(&dir.join("store"), Config { accept_loss: true, warm: Vec::new(), ..config(dir) }).unwrap()
+}
+
+/// What a store has, in words.
+fn found_in_store(dir: &Path) -> String {
+    let store = opened(dir);
     let schema = store.schema();
     let mut out = String::new();
     for status in store.runs() {
@@ -204,6 +210,53 @@ fn a_store_that_was_killed() {
         copy(live, taken);
     };
     check("store-killed", make, found_in_store);
+}
+
+/// Declared streams, and accepts of every form: a mask, a list of numbers, an output.
+#[test]
+fn a_store_of_many_streams() {
+    let make = |live: &Path, taken: &Path| {
+        let streams = (0..240).map(|stream| format!("stream-{stream}")).collect();
+        let keyspace = Keyspace { streams, ..keyspace() };
+        let store = Store::create(&live.join("store"), &keyspace, config(live)).unwrap();
+        store.run_open(1, &keyspace.run).unwrap();
+        let sets: [&[&str]; 4] = [
+            &["stream-30", "stream-0"],
+            &["stream-200"],
+            &["stream-31", "stream-5", "stream-239"],
+            &["stream-1", "stream-2", "stream-3", "stream-100"],
+        ];
+        for (event, streams) in (1..).zip(sets) {
+            let key = |source: u64| store.schema().key(&[1, event, source]).unwrap();
+            (0..2).for_each(|source| assert_eq!(put(&store, &key(source), b"bytes").unwrap(), PutOutcome::Stored));
+            let primary = store.schema().primary(&[1, event]).unwrap();
+            store.lease(&primary, None).unwrap().unwrap().accept(streams).unwrap();
+            // The first two go down, the others stay in the log alone.
+            if event == 2 {
+                eventually(&store, "accepted events go down", || store.warm_stats().unwrap().demoted_events >= 2);
+            }
+        }
+        copy(live, taken);
+    };
+    check("store-streams", make, found_in_store);
+}
+
+/// A region of format 3 is one of format 4 once it was opened, in both copies of its superblock: a build that knows 3 alone must
+/// not go on with the copy that it can read.
+#[test]
+fn a_store_of_the_format_before_is_converted() {
+    for name in ["store-closed", "store-killed"] {
+        let dir = TempDir::new();
+        pack::unpack(&std::fs::read(made(&format!("{name}.pack"))).unwrap(), dir.path());
+        let formats = || {
+            let region = std::fs::read(dir.path().join("store/hot.fb")).unwrap();
+            [region[8], region[4096 + 8]]
+        };
+        assert!(formats().contains(&3) && !formats().contains(&4), "{name}: {:?}", formats());
+        let store = opened(dir.path());
+        assert_eq!(formats(), [4, 4], "{name}");
+        store.close().unwrap();
+    }
 }
 
 #[test]

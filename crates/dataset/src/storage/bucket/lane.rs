@@ -16,6 +16,7 @@ use super::repeat::Repeat;
 use crate::storage::{Condition, Options, Put, Tag};
 use bytes::Bytes;
 use forebay_core::{Error, Kind, Result};
+use futures_util::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
 use object_store::path::Path;
 use object_store::{
@@ -29,6 +30,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+
+/// Bytes of one page of a listing: a thousand names of at most 1024 bytes, with what XML adds.
+const PAGE_BYTES_MAX: u64 = 4 << 20;
 
 /// What a process needs to speak with a bucket.
 pub(super) struct Lane {
@@ -256,6 +260,31 @@ impl Lane {
                 }
                 Ok(_) => return Err(repeat.error(Kind::Corrupt, "the answer lacks the time, or that of the object")),
                 Err(Failure::Absent) => return Ok(None),
+                Err(failure) => repeat.after(failure, &keys).await?,
+            }
+        }
+    }
+
+    /// Names below a folder. A page with a thousand names is a request; a listing that fails begins again.
+    pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>> {
+        let below = format!("{}{folder}", self.address.prefix);
+        let key = Path::parse(below.trim_end_matches('/'))
+            .map_err(|error| Error::invalid(format!("{below:?} is no folder")).with_source(error))?;
+        let _permit = self.permit().await?;
+        let mut repeat = self.repeat("list", folder);
+        loop {
+            let keys = self.keys.now();
+            let names =
+                self.store.list(Some(&key)).map_ok(|meta| meta.location.to_string()).try_collect::<Vec<String>>();
+            match self.attempt(Expected::AtMost(PAGE_BYTES_MAX), repeat.deadline, names).await {
+                Ok((names, _)) => {
+                    let prefix = self.address.prefix.as_str();
+                    let ours = names.iter().filter_map(|name| name.strip_prefix(prefix));
+                    let mut ours: Vec<String> = ours.map(str::to_owned).collect();
+                    ours.sort_unstable();
+                    return Ok(ours);
+                }
+                Err(Failure::Absent) => return Ok(Vec::new()),
                 Err(failure) => repeat.after(failure, &keys).await?,
             }
         }

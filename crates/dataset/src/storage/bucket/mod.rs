@@ -163,6 +163,14 @@ impl Storage for Bucket {
         process::run(async move { lane.age(&name).await })
     }
 
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        if !folder.is_empty() {
+            names::check(folder.trim_end_matches('/'))?;
+        }
+        let (lane, folder) = (self.lane()?, folder.to_owned());
+        process::run(async move { lane.list(&folder).await })
+    }
+
     fn traffic(&self) -> Traffic {
         self.counters.traffic()
     }

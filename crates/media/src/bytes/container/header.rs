@@ -3,7 +3,7 @@
 //! ```text
 //! magic 8 | version 4 | device 4 | store 16 | container 4 | generation 4 | state 1 | kind 1 | stream 2 | extents 4
 //! run 8 | container_bytes 8 | order 8 | data_end 8 | directory: offset 8, bytes 8, crc 4 | zero 4 | images 8
-//! fragments 8 | payload_bytes 8 | revision 8 | zero 116 | crc 4 at 252
+//! fragments 8 | payload_bytes 8 | revision 8 | custody_since 8 | zero 108 | crc 4 at 252
 //! ```
 
 use super::{
@@ -14,6 +14,8 @@ use std::fmt;
 
 const MAGIC: [u8; 8] = *b"FBCONTNR";
 const VERSION: u32 = 1;
+/// Of a header in custody, which builds that know only version 1 must not take for something else.
+const VERSION_CUSTODY: u32 = 2;
 
 /// The state of a container in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,13 +31,15 @@ pub enum ContainerState {
     Draining = 3,
     /// A write or a sync failed: what was committed is readable, nothing is written any more.
     Poisoned = 4,
+    /// The archive was proved to have it: readable, and released when its time has come or its space is needed.
+    Custody = 5,
 }
 
 impl ContainerState {
     /// The state of a number; `None` where no state has it.
     pub fn from_byte(byte: u8) -> Option<ContainerState> {
         use ContainerState::*;
-        [Empty, Filling, Full, Draining, Poisoned].into_iter().find(|state| *state as u8 == byte)
+        [Empty, Filling, Full, Draining, Poisoned, Custody].into_iter().find(|state| *state as u8 == byte)
     }
 }
 
@@ -47,6 +51,7 @@ impl fmt::Display for ContainerState {
             ContainerState::Full => "full",
             ContainerState::Draining => "draining",
             ContainerState::Poisoned => "poisoned",
+            ContainerState::Custody => "custody",
         })
     }
 }
@@ -111,6 +116,8 @@ pub struct ContainerHeader {
     pub fragments: u64,
     /// Bytes of all payloads in it, once it is full.
     pub payload_bytes: u64,
+    /// When the archive was proved to have it, in milliseconds since 1970 by the clock of the machine; 0 where it was not.
+    pub custody_since: u64,
     /// Counts the writes of this header; write number `revision` goes to copy `revision % 2`.
     pub revision: u64,
 }
@@ -139,6 +146,7 @@ impl ContainerHeader {
             images: 0,
             fragments: 0,
             payload_bytes: 0,
+            custody_since: 0,
             revision: 0,
         }
     }
@@ -147,7 +155,7 @@ impl ContainerHeader {
     pub fn encode(&self, store: &[u8; 16]) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         set(&mut out, 0, MAGIC);
-        set(&mut out, 8, VERSION.to_le_bytes());
+        set(&mut out, 8, self.version().to_le_bytes());
         set(&mut out, 12, self.device.to_le_bytes());
         set(&mut out, 16, *store);
         set(&mut out, 32, self.container.to_le_bytes());
@@ -169,6 +177,7 @@ impl ContainerHeader {
         set(&mut out, 112, self.fragments.to_le_bytes());
         set(&mut out, 120, self.payload_bytes.to_le_bytes());
         set(&mut out, 128, self.revision.to_le_bytes());
+        set(&mut out, 136, self.custody_since.to_le_bytes());
         let crc = crc32c(&out[..252]);
         set(&mut out, 252, crc.to_le_bytes());
         out
@@ -185,10 +194,10 @@ impl ContainerHeader {
         if bytes[..8] != MAGIC || crc32c(&bytes[..252]) != u32_at(bytes, 252) {
             return Err(corrupt("does not verify"));
         }
-        if u32_at(bytes, 8) != VERSION {
-            let version = u32_at(bytes, 8);
+        let version = u32_at(bytes, 8);
+        if !(VERSION..=VERSION_CUSTODY).contains(&version) {
             return Err(Error::invalid(format!(
-                "container {container} of version {version}; this build reads version {VERSION}"
+                "container {container} of version {version}; this build reads versions {VERSION} and {VERSION_CUSTODY}"
             )));
         }
         if bytes[16..32] != *store || u32_at(bytes, 12) != device || u32_at(bytes, 32) != container {
@@ -214,12 +223,21 @@ impl ContainerHeader {
             images: u64_at(bytes, 104),
             fragments: u64_at(bytes, 112),
             payload_bytes: u64_at(bytes, 120),
+            custody_since: u64_at(bytes, 136),
             revision: u64_at(bytes, 128),
         };
         // Bytes without a meaning in this version are zero: a later version that gives them one is not half understood.
         let unused =
-            zero(&bytes[100..104]) && zero(&bytes[136..252]) && (directory.offset != 0 || zero(&bytes[80..100]));
-        if unused && header.possible() { Ok(header) } else { Err(corrupt("impossible values")) }
+            zero(&bytes[100..104]) && zero(&bytes[144..252]) && (directory.offset != 0 || zero(&bytes[80..100]));
+        if unused && header.possible() && header.version() == version {
+            Ok(header)
+        } else {
+            Err(corrupt("impossible values"))
+        }
+    }
+
+    fn version(&self) -> u32 {
+        if self.state == ContainerState::Custody { VERSION_CUSTODY } else { VERSION }
     }
 
     /// Whether all places lie within the container, at blocks.
@@ -230,7 +248,8 @@ impl ContainerHeader {
                 && directory.offset.is_multiple_of(CONTAINER_BLOCK_BYTES)
                 && directory.offset.checked_add(directory.bytes).is_some_and(|end| end <= self.container_bytes)
         });
-        self.container_bytes <= CONTAINER_BYTES_MAX && ends && directory
+        let custody = (self.state == ContainerState::Custody) == (self.custody_since != 0);
+        self.container_bytes <= CONTAINER_BYTES_MAX && ends && directory && custody
     }
 }
 
@@ -260,6 +279,7 @@ mod tests {
             images: 5,
             fragments: 6,
             payload_bytes: 50_000,
+            custody_since: 0,
             revision: 8,
         }
     }
@@ -273,6 +293,8 @@ mod tests {
             assert!(ContainerHeader::decode(&bytes, &STORE, 2, 77).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
+        let custody = ContainerHeader { state: ContainerState::Custody, custody_since: 1_764_000_000_000, ..sample() };
+        assert_eq!(ContainerHeader::decode(&custody.encode(&STORE), &STORE, 2, 77).unwrap(), custody);
         let empty = ContainerHeader::empty(0, 5, 1 << 30);
         assert_eq!(ContainerHeader::decode(&empty.encode(&STORE), &STORE, 0, 5).unwrap(), empty);
     }
@@ -291,6 +313,8 @@ mod tests {
             ContainerHeader { directory: place(1 << 20, 1), ..sample() },
             ContainerHeader { directory: place(4096, 1), ..sample() },
             ContainerHeader { directory: place(65536, u64::MAX), ..sample() },
+            ContainerHeader { custody_since: 1, ..sample() },
+            ContainerHeader { state: ContainerState::Custody, ..sample() },
         ] {
             let bytes = impossible.encode(&STORE);
             assert_eq!(ContainerHeader::decode(&bytes, &STORE, 2, 77).unwrap_err().kind(), Kind::Corrupt);

@@ -68,6 +68,11 @@ impl Stream {
     const ACCEPTED: u16 = 0x100;
     const RECORDING: u16 = 0x8000;
 
+    /// Whether accepted events, or those of the debug stream, may be in it.
+    pub fn is_decided(self) -> bool {
+        matches!(self, Stream::Accepted(_) | Stream::Debug | Stream::Shared)
+    }
+
     /// The stream as 16 bits.
     pub fn code(self) -> u16 {
         match self {

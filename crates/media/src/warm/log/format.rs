@@ -29,7 +29,9 @@ pub(super) const SECTOR_BYTES: usize = 512;
 pub(super) const BLOCK_HEAD_BYTES: usize = 32;
 
 const MAGIC: [u8; 8] = *b"FBDECLOG";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// The oldest version that is read: what it has means the same today.
+const VERSION_MIN: u32 = 2;
 const BLOCK_MAGIC: [u8; 4] = *b"FBDB";
 pub(super) const FILE_HEAD_BYTES: usize = 128;
 
@@ -103,10 +105,11 @@ impl FileHead {
             return Ok(None);
         }
         let version = word(bytes, 8);
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(Error::invalid(format!(
-                "a decision log of format version {version}; this build reads version {VERSION}: empty the store with the \
-                 build that made it, then make it again"
+                "a decision log of format version {version}; forebay {} reads {VERSION_MIN} to {VERSION}: open the store with \
+                 the version that wrote it, release or remove what it holds there, close it, then make a new one",
+                env!("CARGO_PKG_VERSION")
             )));
         }
         let state = match bytes[12] {
@@ -269,10 +272,17 @@ mod tests {
             assert_eq!(FileHead::decode(&bytes).unwrap(), None, "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        bytes[8] = 3;
-        let crc = crc32c(&bytes[..124]);
-        bytes[124..128].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(FileHead::decode(&bytes).unwrap_err().kind(), forebay_core::Kind::Invalid);
+        let of_version = |version: u8| {
+            let mut bytes = bytes.clone();
+            bytes[8] = version;
+            let crc = crc32c(&bytes[..124]);
+            bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+            FileHead::decode(&bytes)
+        };
+        assert_eq!(of_version(2).unwrap(), Some(head()));
+        for version in [1, 4] {
+            assert_eq!(of_version(version).unwrap_err().kind(), forebay_core::Kind::Invalid);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use crate::Store;
 use crate::engine::Engine;
 use crate::inhibit::{Facts, Look, Reading};
-use forebay_core::{InhibitState, Tally};
+use forebay_core::{Inhibit, InhibitState, Kind, Live, Result, Shortage};
 use forebay_media::hot::Class;
 use std::fmt;
 use std::time::Duration;
@@ -51,6 +51,23 @@ impl Engine {
         self.inhibit.look(&self.config, || self.reading(), || self.facts())
     }
 
+    /// What is full, from a look; without inhibit the hot level as it is.
+    pub(crate) fn shortage_of(&self, inhibit: Option<Inhibit>) -> Shortage {
+        let hot = || self.inhibit.hot_words(&self.config, || self.reading(), || self.facts());
+        let Inhibit { scope, owner, cause, .. } = inhibit.unwrap_or_else(hot);
+        Shortage { level: scope, owner, cause }
+    }
+
+    /// An answer that says what is full where the call found no space. Called with no lock held.
+    pub(crate) fn explained<T>(&self, answer: Result<T>) -> Result<T> {
+        answer.map_err(|error| {
+            if error.kind() != Kind::Full || error.shortage().is_some() {
+                return error;
+            }
+            error.with_shortage(self.shortage_of(self.look().inhibit))
+        })
+    }
+
     fn reading(&self) -> Reading {
         let segments = self.placement.hot.geometry.segments;
         let free = self.placement.hot.free_segments();
@@ -84,13 +101,11 @@ impl Engine {
     }
 
     /// Live data of all runs by state.
-    pub(crate) fn live(&self) -> [Tally; 5] {
-        let mut live = [Tally::default(); 5];
+    pub(crate) fn live(&self) -> Live {
+        let mut live = Live::default();
         for cell in &self.shards.cells {
             for run in &cell.lock().events.runs {
-                for (sum, tally) in live.iter_mut().zip(run.ledger.live) {
-                    *sum += tally;
-                }
+                live += run.ledger.live;
             }
         }
         live

@@ -1,0 +1,328 @@
+//! An archive: a place with a manifest for each run, and the objects that these name.
+//!
+//! ```text
+//! PLACE/run-7/manifest         what counts
+//! PLACE/run-7/STREAM-….fba     objects; one that no manifest names counts for nothing, and `gc` removes it when it is old
+//! ```
+//!
+//! *On failure* of a write to a manifest whose answer is lost: the manifest is read again, and says what happened.
+
+use crate::manifest::{MANIFEST_BYTES_MAX, Manifest, ManifestObject, folder_of, manifest_of};
+use crate::object::{ArchivedEvent, EventPlace, Object, piece_of};
+use bytes::Bytes;
+use forebay_core::{Attributes, Error, Kind, Primary, Result, Source};
+use forebay_dataset::storage::{self, Condition, Options, Part, Put, Storage, Tag};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a manifest that others write too is tried again.
+const EXTENDS_MAX: u32 = 64;
+/// Longest object that is read whole.
+const OBJECT_BYTES_MAX: u64 = 8 << 30;
+
+/// An archive at a place.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    place: Arc<dyn Storage>,
+}
+
+/// What is wrong with an object, in words.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Fault {
+    /// Its name.
+    pub name: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// An event as the archive has it, put together from its parts.
+#[derive(Clone, Debug)]
+pub struct WholeEvent {
+    /// What its newest part says of it, with all fragments: of several versions of one the highest.
+    pub event: ArchivedEvent,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Payloads, one for each fragment.
+    pub payloads: Vec<Bytes>,
+}
+
+/// Distinct fragments of a run that the archive has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Inventory {
+    /// Events with anything.
+    pub events: u64,
+    /// Events of which parts are missing.
+    pub partial: u64,
+    /// Fragments, each once.
+    pub fragments: u64,
+    /// Their payload bytes.
+    pub payload_bytes: u64,
+    /// Fragments that are there more than once.
+    pub repeated: u64,
+    /// Objects that cannot be read.
+    pub faults: Vec<Fault>,
+}
+
+impl Archive {
+    /// The archive at this address: `s3://bucket/prefix`, `dir:/path` or a path. Nothing is asked of it yet.
+    ///
+    /// # Errors
+    /// `Invalid` for an address, or credentials, that cannot work.
+    pub fn open(url: &str, options: &Options) -> Result<Archive> {
+        storage::open(url.strip_prefix("dir:").unwrap_or(url), options).map(|place| Archive { place })
+    }
+
+    /// An archive at a place that is open.
+    #[must_use]
+    pub fn at(place: Arc<dyn Storage>) -> Archive {
+        Archive { place }
+    }
+
+    /// Its place.
+    #[must_use]
+    pub fn place(&self) -> &Arc<dyn Storage> {
+        &self.place
+    }
+
+    /// Runs that have a manifest, in order.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn runs(&self) -> Result<Vec<u64>> {
+        let names = self.place.list("")?;
+        let manifests =
+            names.iter().filter_map(|name| name.strip_suffix("/manifest")?.strip_prefix("run-")?.parse().ok());
+        let runs: BTreeSet<u64> = manifests.collect();
+        Ok(runs.into_iter().collect())
+    }
+
+    /// The manifest of a run; `None` where the archive has nothing of it.
+    ///
+    /// # Errors
+    /// `Invalid` and `Corrupt` as [`Manifest::decode`], and those of the place.
+    pub fn manifest(&self, run: u64) -> Result<Option<Manifest>> {
+        Ok(self.read_manifest(run)?.map(|(manifest, _)| manifest))
+    }
+
+    /// The manifest of a run that has to be there.
+    ///
+    /// # Errors
+    /// `Invalid` where the archive has nothing of the run, and those of [`Archive::manifest`].
+    pub fn manifest_there(&self, run: u64) -> Result<Manifest> {
+        let nothing = || Error::invalid(format!("{} has nothing of run {run}; `ls` lists its runs", self.place.url()));
+        self.manifest(run)?.ok_or_else(nothing)
+    }
+
+    fn read_manifest(&self, run: u64) -> Result<Option<(Manifest, Tag)>> {
+        let Some((bytes, tag)) = self.place.get(&manifest_of(run), MANIFEST_BYTES_MAX)? else { return Ok(None) };
+        Manifest::decode(&bytes, run).map(|manifest| Some((manifest, tag)))
+    }
+
+    /// Names a proved object in the manifest of its run: from here on it counts. `false` where the manifest has its events
+    /// already, from another mover.
+    ///
+    /// # Errors
+    /// `Unavailable` where the place does not answer, or other movers extend the manifest all the time; `Corrupt`, `Full`.
+    pub(crate) fn extend(&self, run: u64, keyspace: &str, object: &ManifestObject) -> Result<bool> {
+        for again in 0..EXTENDS_MAX {
+            let there = self.read_manifest(run)?;
+            let (mut manifest, tag) = match there {
+                Some((manifest, tag)) => (manifest, Some(tag)),
+                None => (Manifest { run, keyspace: keyspace.to_owned(), objects: Vec::new() }, None),
+            };
+            if manifest.objects.iter().any(|known| known.name == object.name) {
+                return Ok(true);
+            }
+            // Another mover was here with the same events: its object counts, and this one is dropped.
+            if manifest.done_of(&object.store, &object.unit, &object.stream) > object.of_unit.0 {
+                return Ok(false);
+            }
+            manifest.objects.push(object.clone());
+            let condition = tag.as_ref().map_or(Condition::Absent, Condition::Unchanged);
+            match self.place.put_if(&manifest_of(run), &manifest.encode()?, condition) {
+                Ok(Put::Done(_)) => return Ok(true),
+                Ok(Put::Refused) => {}
+                // What was written is seen by reading it.
+                Err(error) if error.kind() == Kind::OutcomeUnknown => {}
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(Duration::from_millis(
+                u64::from(again.min(20)) * 5 + u64::from(rand::random::<u8>()) / 8,
+            ));
+        }
+        Err(Error::unavailable(format!("the manifest of run {run} was changed by others {EXTENDS_MAX} times")))
+    }
+
+    fn piece(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
+        let mut parts = self.place.parts(&[Part { name: name.to_owned(), range }])?;
+        parts.pop().ok_or_else(|| Error::internal("a place that answers nothing"))
+    }
+
+    /// Head and directory of an object that a manifest names.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is not there, does not verify, or is not what the manifest says; those of the place.
+    pub fn object(&self, run: u64, entry: &ManifestObject) -> Result<Object> {
+        let object = Object::open(entry.bytes, &|range| self.piece(&entry.name, range))?;
+        check_entry(run, entry, &object)?;
+        Ok(object)
+    }
+
+    /// Reads a whole object and compares all of it with what the manifest and its own checksums say.
+    ///
+    /// # Errors
+    /// `Corrupt` where anything differs, and those of the place.
+    pub fn verify(&self, run: u64, entry: &ManifestObject) -> Result<()> {
+        let bytes = self.place.read_back(&entry.name, entry.bytes.min(OBJECT_BYTES_MAX))?;
+        let bytes = bytes.ok_or_else(|| Error::corrupt("it is not there"))?;
+        if bytes.len() as u64 != entry.bytes || adler32(&bytes) != entry.adler32 {
+            let (there, said) = (bytes.len(), entry.bytes);
+            let what = format!("{there} bytes of checksum {}, not {said} of {}", adler32(&bytes), entry.adler32);
+            return Err(Error::corrupt(what));
+        }
+        let read = |range| piece_of(&bytes, range);
+        let object = Object::open(entry.bytes, &read)?;
+        check_entry(run, entry, &object)?;
+        object.verify(&read).map(|_| ())
+    }
+
+    /// Every object of a run's manifest whose directory has this event, newest first, with the event's place there.
+    ///
+    /// # Errors
+    /// Those of [`Archive::object`].
+    pub fn find(&self, manifest: &Manifest, primary: &Primary) -> Result<Vec<(ManifestObject, Object, EventPlace)>> {
+        let mut found = Vec::new();
+        for entry in manifest.objects.iter().rev().filter(|entry| (entry.first..=entry.last).contains(primary)) {
+            let object = self.object(manifest.run, entry)?;
+            let places: Vec<EventPlace> =
+                object.events.iter().filter(|place| place.primary == *primary).cloned().collect();
+            found.extend(places.into_iter().map(|place| (entry.clone(), object.clone(), place)));
+        }
+        Ok(found)
+    }
+
+    /// An event with all of its parts; `None` where the archive has nothing of it.
+    ///
+    /// # Errors
+    /// `Corrupt` where any part does not verify, and those of the place.
+    pub fn event(&self, manifest: &Manifest, primary: &Primary) -> Result<Option<WholeEvent>> {
+        let mut whole: Option<(ArchivedEvent, Attributes)> = None;
+        let mut newest: BTreeMap<Source, (crate::Fragment, Bytes)> = BTreeMap::new();
+        for (entry, object, place) in self.find(manifest, primary)? {
+            let read = |range| self.piece(&entry.name, range);
+            let event = object.event(&place, &read)?;
+            for fragment in &event.fragments {
+                if newest.get(&fragment.source).is_none_or(|(known, _)| known.version < fragment.version) {
+                    let payload = object.payload(&event, fragment, &read)?;
+                    newest.insert(fragment.source.clone(), (fragment.clone(), payload));
+                }
+            }
+            if whole.is_none() {
+                let schema = &object.keyspace.attributes;
+                let attributes = match event.attributes.is_empty() {
+                    true => Attributes::default(),
+                    false => Attributes::unpack(schema, &event.attributes)?,
+                };
+                whole = Some((event, attributes));
+            }
+        }
+        Ok(whole.map(|(event, attributes)| {
+            let (fragments, payloads) = newest.into_values().unzip();
+            WholeEvent { event: ArchivedEvent { fragments, ..event }, attributes, payloads }
+        }))
+    }
+
+    /// What the archive has of a run, each fragment once. Reads every directory and table, no payload.
+    ///
+    /// # Errors
+    /// Those of the manifest; an object that cannot be read is named in the answer.
+    pub fn inventory(&self, manifest: &Manifest) -> Result<Inventory> {
+        let mut inventory = Inventory::default();
+        // Of each fragment its version and its length.
+        type Fragments = BTreeMap<Source, (u16, u64)>;
+        let mut events: BTreeMap<Primary, (u32, Fragments)> = BTreeMap::new();
+        for entry in &manifest.objects {
+            let read = |range| self.piece(&entry.name, range);
+            let list = || -> Result<Vec<ArchivedEvent>> {
+                let object = self.object(manifest.run, entry)?;
+                object.events.iter().map(|place| object.event(place, &read)).collect()
+            };
+            match list() {
+                Ok(list) => {
+                    for event in list {
+                        let known = events.entry(event.primary).or_default();
+                        known.0 = event.event_fragments;
+                        for fragment in event.fragments {
+                            let length = fragment.payload.end - fragment.payload.start;
+                            let before = known.1.insert(fragment.source, (fragment.version, length));
+                            inventory.repeated += u64::from(before.is_some());
+                        }
+                    }
+                }
+                Err(error) if error.kind() == Kind::Corrupt || error.kind() == Kind::Invalid => {
+                    inventory.faults.push(Fault { name: entry.name.clone(), what: error.message().to_owned() });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        for (expected, fragments) in events.values() {
+            inventory.events += 1;
+            inventory.partial += u64::from(fragments.len() < *expected as usize);
+            inventory.fragments += fragments.len() as u64;
+            inventory.payload_bytes += fragments.values().map(|(_, length)| length).sum::<u64>();
+        }
+        Ok(inventory)
+    }
+
+    /// Names of objects that no manifest names and that are older than this: what killed movers left.
+    ///
+    /// # Errors
+    /// Those of the manifests and of the place.
+    pub fn unnamed(&self, older: Duration) -> Result<Vec<String>> {
+        let mut names: BTreeSet<String> = self.place.list("")?.into_iter().collect();
+        names.retain(|name| name.starts_with("run-") && name.ends_with(OBJECT_ENDING));
+        let runs: BTreeSet<u64> =
+            names.iter().filter_map(|name| name.split_once('/')?.0.strip_prefix("run-")?.parse().ok()).collect();
+        for run in runs {
+            for object in self.manifest(run)?.unwrap_or_default().objects {
+                names.remove(&object.name);
+            }
+        }
+        let mut old = Vec::new();
+        for name in names {
+            // Young ones may be named in a moment. Ages are by the clock of the place.
+            if self.place.age(&name)?.is_some_and(|age| age >= older) {
+                old.push(name);
+            }
+        }
+        Ok(old)
+    }
+
+    /// The name of a new object.
+    pub(crate) fn name_for(run: u64, stream: &str, what: &str) -> String {
+        let plain = |byte: char| if byte.is_ascii_alphanumeric() || byte == '-' { byte } else { '_' };
+        let stream: String = stream.chars().take(64).map(plain).collect();
+        format!("{}{stream}-{what}-{:016x}{OBJECT_ENDING}", folder_of(run), rand::random::<u64>())
+    }
+}
+
+/// How names of objects end.
+const OBJECT_ENDING: &str = ".fba";
+
+/// Adler-32 as data management systems write it.
+pub(crate) fn adler32(bytes: &[u8]) -> String {
+    format!("{:08x}", simd_adler32::adler32(&bytes))
+}
+
+fn check_entry(run: u64, entry: &ManifestObject, object: &Object) -> Result<()> {
+    if object.head.run == run && object.head.stream == entry.stream && object.contents == entry.contents {
+        return Ok(());
+    }
+    let (head, contents) = (&object.head, &object.contents);
+    Err(Error::corrupt(format!(
+        "it says run {}, stream `{}`, {contents:?}; the manifest says run {run}, stream `{}`, {:?}",
+        head.run, head.stream, entry.stream, entry.contents
+    )))
+}

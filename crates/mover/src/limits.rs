@@ -1,0 +1,18 @@
+//! Sizes and waits of movers, and how they relate.
+
+use std::time::Duration;
+
+/// Bytes at which an object is ended: some seconds of a disk, and three of them fit into memory anywhere.
+pub(crate) const OBJECT_BYTES: usize = 128 << 20;
+/// How long a claim lasts without a heartbeat.
+pub(crate) const CLAIM: Duration = Duration::from_secs(60);
+/// How long a place that fails is tried under one claim.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+/// Pauses between tries, before jitter.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(200);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often an object is put that does not come back as it went.
+pub(crate) const PUTS_MAX: u32 = 3;
+
+// A claim outlives the longest pause between two tries, or it would end while its mover sleeps between heartbeats.
+const _: () = assert!(CLAIM.as_secs() > PAUSE_MAX.as_secs() && PAUSE_MIN.as_millis() < PAUSE_MAX.as_millis());

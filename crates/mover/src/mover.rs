@@ -1,0 +1,516 @@
+//! A mover: one claim after the other becomes objects, is read back, compared, named, proved.
+//!
+//! ```text
+//! claim ─▶ events, in order ─▶ object ─▶ put ─▶ read back, compare ─▶ manifest ─▶ … ─▶ prove
+//!   │                                     └── fails: again under the same claim, with growing pauses; then given back
+//!   └── a thread extends it; once it is fenced, the mover stops at the next object
+//! ```
+//!
+//! *Invariants*: a claim is proved only after all of its events are in objects that were read back, that compared, and that
+//! manifests name. Memory is bounded: one object for each stream of a container, two copies of the one that is compared.
+//!
+//! *On failure*: whatever dies, an object that no manifest names counts for nothing. Another mover goes on behind what the
+//! manifest has of the same container.
+
+use crate::archive::{Archive, adler32};
+use crate::limits::{CLAIM, OBJECT_BYTES, PATIENCE, PAUSE_MAX, PAUSE_MIN, PUTS_MAX};
+use crate::manifest::{Manifest, ManifestObject};
+use crate::object::{Builder, Contents, Head, Object, piece_of};
+use bytes::Bytes;
+use forebay_core::{
+    Attributes, Claim, ClaimRequest, ClaimedEvent, Error, EventStore, Kind, LiveState, MovedStore, Primary, Result,
+    Sources, Unit,
+};
+use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How a mover works.
+#[derive(Clone, Debug)]
+pub struct MoverOptions {
+    /// Containers that are still being filled are moved this long after they began.
+    pub move_after: Duration,
+    /// Only from this device of the store.
+    pub device: Option<u32>,
+    /// How long a claim lasts without a heartbeat: a mover that is killed keeps others from its container for so long.
+    pub claim: Duration,
+    /// Bytes at which an object is ended.
+    pub object_bytes: usize,
+    /// An event in several streams goes into an object of each.
+    pub per_stream: bool,
+    /// MD5 of each object is computed too.
+    pub md5: bool,
+    /// Most bytes a second to the archive.
+    pub bytes_per_second: Option<u64>,
+    /// How long a place that fails is tried under one claim.
+    pub patience: Duration,
+}
+
+impl Default for MoverOptions {
+    fn default() -> MoverOptions {
+        MoverOptions {
+            move_after: Duration::from_secs(3600),
+            device: None,
+            claim: CLAIM,
+            object_bytes: OBJECT_BYTES,
+            per_stream: false,
+            md5: false,
+            bytes_per_second: None,
+            patience: PATIENCE,
+        }
+    }
+}
+
+/// What a mover has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Claims that were proved.
+    pub claims: u64,
+    /// Objects that manifests name.
+    pub objects: u64,
+    /// Bytes of these objects.
+    pub object_bytes: u64,
+    /// What they hold.
+    #[serde(flatten)]
+    pub contents: Contents,
+    /// Events that the proofs cover.
+    pub proved: u64,
+    /// Objects that did not come back as they went.
+    pub failed: u64,
+    /// Claims that were given back.
+    pub given_back: u64,
+}
+
+/// A mover between one store and one archive.
+#[derive(Debug)]
+pub struct Mover<S> {
+    store: S,
+    archive: Archive,
+    options: MoverOptions,
+    stop: Arc<AtomicBool>,
+    moved: Mutex<Moved>,
+    /// From when on the next object may go out.
+    free_at: Mutex<Instant>,
+}
+
+/// The end of one try to move a unit.
+enum Tried {
+    Done,
+    /// Another mover named the same events first.
+    Overtaken,
+}
+
+/// An object that grows, of one run and stream.
+struct Group {
+    builder: Option<Builder>,
+    from: u64,
+    first: Option<Primary>,
+    last: Option<Primary>,
+    lumi: Option<(u64, u64)>,
+}
+
+/// The heartbeat of a claim: ended with its owner.
+struct Heart<'a> {
+    ended: &'a (Mutex<bool>, Condvar),
+}
+
+impl Drop for Heart<'_> {
+    fn drop(&mut self) {
+        *self.ended.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ended.1.notify_all();
+    }
+}
+
+impl<S: EventStore + MovedStore> Mover<S> {
+    /// A mover that ends its work soon after `stop` is set.
+    pub fn new(store: S, archive: Archive, options: MoverOptions, stop: Arc<AtomicBool>) -> Mover<S> {
+        let (moved, free_at) = (Mutex::default(), Mutex::new(Instant::now()));
+        Mover { store, archive, options, stop, moved, free_at }
+    }
+
+    /// What it has done until now.
+    pub fn moved(&self) -> Moved {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Moved)) {
+        change(&mut self.moved.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Moves until it is stopped; with `once` until there is nothing left to claim. `told` hears of every claim that ended,
+    /// and of every failure.
+    ///
+    /// # Errors
+    /// `Invalid` for a claim that cannot be, such as of a device that is not there; with `once` the first failure.
+    pub fn run(&self, once: bool, told: &mut dyn FnMut(&Moved, Option<&Error>)) -> Result<Moved> {
+        let mut pause = PAUSE_MIN;
+        while !self.is_stopped() {
+            let claimed = self.claim();
+            // A claim that cannot be is not made possible by another one.
+            let is_final = claimed.as_ref().is_err_and(|error| matches!(error.kind(), Kind::Invalid | Kind::Closed));
+            let done =
+                claimed.and_then(|claim| claim.map_or(Ok(false), |claim| self.move_claim(&claim).map(|()| true)));
+            match done {
+                Ok(true) => {
+                    told(&self.moved(), None);
+                    pause = PAUSE_MIN;
+                    continue;
+                }
+                Ok(false) if once => break,
+                Ok(false) => pause = PAUSE_MIN,
+                Err(error) => {
+                    told(&self.moved(), Some(&error));
+                    if once || is_final {
+                        return Err(error);
+                    }
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+            self.sleep(jittered(pause));
+        }
+        Ok(self.moved())
+    }
+
+    /// Claims a unit and moves it; `false` if there is none.
+    ///
+    /// # Errors
+    /// Those of the store and of the archive. The claim was given back.
+    pub fn round(&self) -> Result<bool> {
+        self.claim()?.map_or(Ok(false), |claim| self.move_claim(&claim).map(|()| true))
+    }
+
+    fn claim(&self) -> Result<Option<Claim>> {
+        let MoverOptions { device, move_after, claim: duration, .. } = self.options;
+        self.store.claim(&ClaimRequest { device, move_after, duration })
+    }
+
+    fn move_claim(&self, claim: &Claim) -> Result<()> {
+        let lost = AtomicBool::new(false);
+        let ended = (Mutex::new(false), Condvar::new());
+        std::thread::scope(|scope| {
+            let _heart = Heart { ended: &ended };
+            scope.spawn(|| self.beat(claim, &lost, &ended));
+            let proved = self.move_unit(claim, &lost).and_then(|()| self.prove(claim, &lost));
+            match proved {
+                Ok(events) => {
+                    self.note(|moved| (moved.claims, moved.proved) = (moved.claims + 1, moved.proved + events));
+                    Ok(())
+                }
+                Err(error) => {
+                    self.note(|moved| moved.given_back += 1);
+                    if let Err(error) = self.store.give_back(&claim.token) {
+                        tracing::debug!(%error, token = %claim.token, "the claim ends by time");
+                    }
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    /// Extends the claim until its owner ends it, or somebody else has it.
+    fn beat(&self, claim: &Claim, lost: &AtomicBool, (ended, changed): &(Mutex<bool>, Condvar)) {
+        let mut is_over = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_over {
+            let waited = changed.wait_timeout(is_over, self.options.claim / 3);
+            is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if *is_over {
+                return;
+            }
+            // Without the lock: the owner must be able to end while the store does not answer.
+            drop(is_over);
+            match self.store.extend_claim(&claim.token, self.options.claim) {
+                Err(error) if matches!(error.kind(), Kind::Fenced | Kind::Closed) => {
+                    lost.store(true, Ordering::Relaxed);
+                    return;
+                }
+                _ => {}
+            }
+            is_over = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn check(&self, claim: &Claim, lost: &AtomicBool) -> Result<()> {
+        if lost.load(Ordering::Relaxed) {
+            return Err(Error::fenced(format!("claim {} ended by time: another mover may have it", claim.token)));
+        }
+        if self.is_stopped() {
+            return Err(Error::unavailable("the mover was asked to end"));
+        }
+        Ok(())
+    }
+
+    fn prove(&self, claim: &Claim, lost: &AtomicBool) -> Result<u64> {
+        self.patiently(claim, lost, || self.store.prove(&claim.token))
+    }
+
+    /// Tries until it works, the claim is lost, or patience ends: for what a repetition may mend.
+    fn patiently<T>(&self, claim: &Claim, lost: &AtomicBool, mut again: impl FnMut() -> Result<T>) -> Result<T> {
+        let since = Instant::now();
+        let mut pause = PAUSE_MIN;
+        loop {
+            self.check(claim, lost)?;
+            match again() {
+                Err(error)
+                    if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown | Kind::Full)
+                        && since.elapsed() < self.options.patience =>
+                {
+                    tracing::warn!(%error, "again in {pause:?}");
+                    self.sleep(jittered(pause));
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Sleeps, unless it is stopped.
+    fn sleep(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        while !self.is_stopped() && Instant::now() < until {
+            std::thread::sleep((until - Instant::now().min(until)).min(Duration::from_millis(50)));
+        }
+    }
+
+    fn move_unit(&self, claim: &Claim, lost: &AtomicBool) -> Result<()> {
+        // Each time behind what the manifests have by then: another mover's progress ends this.
+        loop {
+            match self.try_unit(claim, lost)? {
+                Tried::Done => return Ok(()),
+                Tried::Overtaken => self.check(claim, lost)?,
+            }
+        }
+    }
+
+    fn try_unit(&self, claim: &Claim, lost: &AtomicBool) -> Result<Tried> {
+        let schema = self.store.schema();
+        let keyspace = self.store.keyspace();
+        let lumi = keyspace.attributes.index("lumi");
+        let mut packed = vec![0; if keyspace.attributes.is_empty() { 0 } else { keyspace.attributes.packed_bytes() }];
+        let mut manifests: BTreeMap<u64, Manifest> = BTreeMap::new();
+        let mut groups: BTreeMap<(u64, String), Group> = BTreeMap::new();
+        let mut at = 0;
+        loop {
+            let page = self.patiently(claim, lost, || self.store.claimed(&claim.token, at))?;
+            if page.is_empty() {
+                break;
+            }
+            for claimed in page {
+                at += 1;
+                if claimed.event_fragments == 0 {
+                    continue;
+                }
+                let run = schema.run_of(claimed.primary.as_bytes());
+                if let std::collections::btree_map::Entry::Vacant(unknown) = manifests.entry(run) {
+                    let there = self.patiently(claim, lost, || self.archive.manifest(run))?;
+                    unknown.insert(there.unwrap_or_default());
+                }
+                let mut event = None;
+                for stream in self.streams_of(&claimed) {
+                    let done = manifests.get(&run).map_or(0, |known| known.done_of(&claim.store, &claim.unit, &stream));
+                    let group = groups.entry((run, stream.clone())).or_insert_with(|| Group::after(done));
+                    // Named and proved by a mover before.
+                    if at <= done {
+                        continue;
+                    }
+                    if event.is_none() {
+                        let sources = claimed.sources.clone().map_or(Sources::All, Sources::Only);
+                        let read = || self.store.get_event(&claimed.primary, &sources);
+                        let found = self.patiently(claim, lost, read)?;
+                        // It may have been removed, or replayed, since it was listed: then its claim is about the rest.
+                        event = found.filter(|event| {
+                            matches!(event.state, LiveState::Accepted | LiveState::Debug) && !event.fragments.is_empty()
+                        });
+                    }
+                    let Some(event) = &event else { break };
+                    let attributes: &[u8] = match event.attributes == Attributes::default() {
+                        true => &[],
+                        false => {
+                            event.attributes.pack(&keyspace.attributes, &mut packed);
+                            &packed
+                        }
+                    };
+                    if group.builder.is_none() {
+                        let head = self.head(claim, run, &stream, group.from)?;
+                        group.builder = Some(Builder::new(&head, schema)?);
+                    }
+                    if let Some(builder) = &mut group.builder {
+                        builder.push(&claimed, event, attributes, schema)?;
+                    }
+                    group.see(&claimed.primary, lumi.and_then(|lumi| event.attributes.get(lumi)));
+                    if group.builder.as_ref().is_some_and(|builder| builder.len() >= self.options.object_bytes)
+                        && !self.end_object(claim, lost, (run, &stream), group, at)?
+                    {
+                        return Ok(Tried::Overtaken);
+                    }
+                }
+            }
+        }
+        for ((run, stream), group) in &mut groups {
+            if group.builder.is_some() && !self.end_object(claim, lost, (*run, stream), group, at)? {
+                return Ok(Tried::Overtaken);
+            }
+        }
+        Ok(Tried::Done)
+    }
+
+    /// Names of the objects that an event goes into.
+    fn streams_of(&self, claimed: &ClaimedEvent) -> Vec<String> {
+        if claimed.state == LiveState::Debug || claimed.streams.is_empty() {
+            return vec!["debug".to_owned()];
+        }
+        let most = if self.options.per_stream { claimed.streams.len() } else { 1 };
+        claimed.streams.iter().take(most).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn head(&self, claim: &Claim, run: u64, stream: &str, from: u64) -> Result<Head> {
+        Ok(Head {
+            store: claim.store.clone(),
+            keyspace: self.store.keyspace().to_toml()?,
+            run,
+            stream: stream.to_owned(),
+            unit: claim.unit.clone(),
+            of_unit: (from, from),
+            written_ms: now_ms(),
+        })
+    }
+
+    /// Puts an object, proves it, and names it; `false` where another mover has named its events.
+    fn end_object(
+        &self,
+        claim: &Claim,
+        lost: &AtomicBool,
+        (run, stream): (u64, &str),
+        group: &mut Group,
+        to: u64,
+    ) -> Result<bool> {
+        let Some(builder) = group.builder.take() else { return Ok(true) };
+        let (bytes, contents) = builder.finish();
+        let name = self.put_proved(claim, lost, run, stream, &bytes)?;
+        let (Some(first), Some(last)) = (group.first.take(), group.last.take()) else {
+            return Err(Error::internal("an object without events"));
+        };
+        let object = ManifestObject {
+            name: name.clone(),
+            bytes: bytes.len() as u64,
+            adler32: adler32(&bytes),
+            md5: self.options.md5.then(|| Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()),
+            stream: stream.to_owned(),
+            contents,
+            first,
+            last,
+            lumi: group.lumi.take(),
+            store: claim.store.clone(),
+            unit: claim.unit.clone(),
+            of_unit: (group.from, to),
+            written_ms: now_ms(),
+        };
+        group.from = to;
+        let keyspace = &self.store.keyspace().name;
+        let named = self.patiently(claim, lost, || self.archive.extend(run, keyspace, &object))?;
+        if !named {
+            // Best effort: `gc` removes what stays.
+            let _ = self.archive.place().remove(&[name]);
+            return Ok(false);
+        }
+        self.note(|moved| {
+            moved.objects += 1;
+            moved.object_bytes += object.bytes;
+            moved.contents.events += contents.events;
+            moved.contents.fragments += contents.fragments;
+            moved.contents.payload_bytes += contents.payload_bytes;
+        });
+        Ok(true)
+    }
+
+    /// Puts an object under a name of its own, until it comes back as it went; answers the name.
+    fn put_proved(&self, claim: &Claim, lost: &AtomicBool, run: u64, stream: &str, bytes: &Bytes) -> Result<String> {
+        let what = match &claim.unit {
+            Unit::Container { container, generation, .. } => format!("c{container}-g{generation}"),
+            Unit::Batch => "batch".to_owned(),
+        };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            // A new name each time: what an earlier try left can never be taken for this one.
+            let name = Archive::name_for(run, stream, &what);
+            let place = self.archive.place();
+            self.patiently(claim, lost, || {
+                self.keep_rate(bytes.len() as u64);
+                self.check(claim, lost)?;
+                place.put(&[(name.clone(), bytes.clone())])
+            })?;
+            let back = self.patiently(claim, lost, || place.read_back(&name, bytes.len() as u64));
+            let compared = back.and_then(|back| compare(bytes, back));
+            let error = match compared {
+                Ok(()) => return Ok(name),
+                Err(error) => error,
+            };
+            if error.kind() != Kind::Corrupt {
+                return Err(error);
+            }
+            self.note(|moved| moved.failed += 1);
+            tracing::error!(%error, name, "an object did not come back as it went");
+            let _ = place.remove(&[name]);
+            if tries == PUTS_MAX {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Waits until this many bytes more keep within the rate.
+    fn keep_rate(&self, bytes: u64) {
+        let Some(rate) = self.options.bytes_per_second else { return };
+        let begin = {
+            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let begin = (*free_at).max(Instant::now());
+            *free_at = begin + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+            begin
+        };
+        self.sleep(begin.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Group {
+    fn after(done: u64) -> Group {
+        Group { builder: None, from: done, first: None, last: None, lumi: None }
+    }
+
+    fn see(&mut self, primary: &Primary, lumi: Option<u128>) {
+        self.first = Some(self.first.map_or(*primary, |first| first.min(*primary)));
+        self.last = Some(self.last.map_or(*primary, |last| last.max(*primary)));
+        if let Some(lumi) = lumi.and_then(|lumi| u64::try_from(lumi).ok()) {
+            let (low, high) = self.lumi.unwrap_or((lumi, lumi));
+            self.lumi = Some((low.min(lumi), high.max(lumi)));
+        }
+    }
+}
+
+/// Compares what came back with what went, and each fragment with the checksum that the readout gave it.
+fn compare(sent: &Bytes, back: Option<Bytes>) -> Result<()> {
+    let back = back.ok_or_else(|| Error::corrupt("what was put is not there"))?;
+    if back != *sent {
+        let at = back.iter().zip(sent).position(|(one, other)| one != other).unwrap_or(back.len().min(sent.len()));
+        return Err(Error::corrupt(format!(
+            "it comes back with other bytes from {at} on ({} of {})",
+            back.len(),
+            sent.len()
+        )));
+    }
+    let read = |range| piece_of(&back, range);
+    Object::open(back.len() as u64, &read)?.verify(&read).map(|_| ())
+}
+
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + rand::random::<f64>())
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,103 @@
+//! Events of an archived run are put into a store again, as another run.
+//!
+//! *Invariants*: the store never had the run; what is there afterwards has keys, but for the run, attributes, status and
+//! checksums as archived.
+//!
+//! *On failure*: a run that was restored in part stays: remove its events, and take another number.
+
+use crate::archive::{Archive, WholeEvent};
+use crate::object::Contents;
+use forebay_core::{Error, EventStore, Primary, PutOptions, PutOutcome, Result};
+use std::collections::BTreeSet;
+
+/// How a run is restored.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    /// The run in the archive.
+    pub run: u64,
+    /// The run that its events belong to in the store.
+    pub as_run: u64,
+    /// Stage of the selection in which they become ready; the first where it is `None`.
+    pub stage: Option<String>,
+}
+
+/// Puts all events of a run into a store; `told` hears how far it is, and answers whether to go on.
+///
+/// # Errors
+/// `Conflict` for a run that the store knows, `Invalid` for an archive of other keys or attributes, `Corrupt` for an event of
+/// which anything does not verify or is not there; those of the store's puts.
+pub fn restore<S: EventStore>(
+    archive: &Archive,
+    store: &S,
+    restore: &Restore,
+    told: &mut dyn FnMut(&Contents) -> bool,
+) -> Result<Contents> {
+    let Restore { run, as_run, .. } = *restore;
+    if store.runs()?.iter().any(|known| known.run == as_run) {
+        return Err(Error::conflict(format!("the store knows run {as_run}: restore as a run that it never had")));
+    }
+    if let Some(stage) = &restore.stage {
+        store.keyspace().stage(stage)?;
+    }
+    let manifest = archive.manifest_there(run)?;
+    let mut names: BTreeSet<Primary> = BTreeSet::new();
+    for entry in &manifest.objects {
+        let object = archive.object(run, entry)?;
+        let (theirs, ours) = (&object.keyspace, store.keyspace());
+        if theirs.schema != ours.schema || theirs.attributes != ours.attributes {
+            return Err(Error::invalid(format!(
+                "run {run} was archived with keys {} and other attributes or keys than this store's {}",
+                theirs.schema.describe().join(", "),
+                ours.schema.describe().join(", ")
+            )));
+        }
+        names.extend(object.events.iter().map(|place| place.primary));
+    }
+    store.run_open(as_run, &store.keyspace().run)?;
+    let mut done = Contents::default();
+    for name in names {
+        let whole = archive.event(&manifest, &name)?.ok_or_else(|| Error::internal("an event that was listed"))?;
+        put_event(store, &whole, restore)?;
+        done.events += 1;
+        done.fragments += whole.payloads.len() as u64;
+        done.payload_bytes += whole.payloads.iter().map(|payload| payload.len() as u64).sum::<u64>();
+        if !told(&done) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn put_event<S: EventStore>(store: &S, whole: &WholeEvent, restore: &Restore) -> Result<()> {
+    let schema = store.schema();
+    let mut values = schema.values(whole.event.primary.as_bytes());
+    values[0] = restore.as_run;
+    let primary = schema.primary(&values)?;
+    let name = schema.text(primary.as_bytes());
+    if whole.payloads.len() < whole.event.event_fragments as usize {
+        return Err(Error::corrupt(format!(
+            "event {name}: {} of its {} fragments are in the archive",
+            whole.payloads.len(),
+            whole.event.event_fragments
+        )));
+    }
+    for (fragment, payload) in whole.event.fragments.iter().zip(&whole.payloads) {
+        let key = schema.join(&primary, fragment.source.as_bytes());
+        let attributes = Some(&whole.attributes).filter(|attributes| !attributes.is_empty());
+        let options = PutOptions { status: fragment.status, attributes, ..PutOptions::default() };
+        match store.put(&key, payload, &options)? {
+            PutOutcome::Stored | PutOutcome::Duplicate => {}
+            late => return Err(Error::conflict(format!("event {name}: a fragment of it was answered {late:?}"))),
+        }
+    }
+    // Complete or not, no more will come.
+    store.seal(&primary)?;
+    let Some(stage) = &restore.stage else { return Ok(()) };
+    if store.keyspace().stage(stage)? > 0 {
+        let lease = store.lease(&primary, None)?;
+        let lease =
+            lease.ok_or_else(|| Error::conflict(format!("event {name} was taken before it was in its stage")))?;
+        lease.pass(stage, &[])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! Containers that the archive has: claimed, proved, and let go when their time has come or their space is needed.
+//!
+//! ```text
+//! full ─▶ draining (claimed) ─▶ custody (proved) ─▶ custody_min is over, or the level is above custody_high ─▶ event after
+//!   ▲          │                                    event is released ─▶ the last one reclaims the container
+//!   └──────────┘ given back, or not heard of in time
+//! ```
+//!
+//! *Invariants*: an event is released only if all of its fragments, and its record, lie in containers in custody as images that
+//! say that it is decided: such images were in their containers when these were claimed. What an update brings lies elsewhere,
+//! and takes the event out of custody.
+
+use crate::RunState;
+use crate::engine::Engine;
+use crate::events::{Flag, Word};
+use crate::placement::{At, Claimed, Custody, Level};
+use crate::shards::Shard;
+use forebay_core::{ClaimRequest, Error, Kind, Primary, Result, Token, Unit};
+use forebay_media::bytes::DecisionKind;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Events that one round releases.
+const RELEASED_MAX: usize = 4096;
+/// How long a container is left alone in which something lives that cannot be released yet.
+const AGAIN: Duration = Duration::from_secs(2);
+
+impl Engine {
+    /// Whether an event is decided and lies, whole, in images that say so.
+    pub(crate) fn is_settled(&self, shard: &Shard, event: u32) -> bool {
+        let leaf = &shard.events[event];
+        leaf.state.is_kept() && leaf.is(Flag::Far) && shard.events.slab.at(event, At::SettledThere)
+    }
+
+    fn is_in_custody(&self, level: &Level, shard: &Shard, event: u32) -> bool {
+        let record = shard.events.attribute_word(event).map(Word::location);
+        let mut all = shard.fragments(event, |_| true).map(|(_, at)| at).chain(record);
+        self.is_settled(shard, event) && all.all(|at| at.is_warm() && level.warm.is_in_custody(at.container()))
+    }
+
+    /// Claims the oldest full container in which something is for the archive.
+    pub(crate) fn claim_container(&self, request: &ClaimRequest) -> Result<Option<(Token, Unit, u64, u64)>> {
+        let level =
+            self.placement.level.as_ref().ok_or_else(|| Error::internal("a claim of a container without any"))?;
+        if let Some(device) = request.device
+            && !level.present().any(|present| present == device)
+        {
+            return Err(Error::invalid(format!("there is no device {device}: devices are numbered from 0")));
+        }
+        self.close_for_movers(level, request.move_after)?;
+        for (container, generation) in level.warm.drainable(request.device) {
+            let (events, bytes) = self.settled_in(level, container)?;
+            // A shared one may have only what nobody has decided yet.
+            if events.is_empty() {
+                continue;
+            }
+            match level.warm.begin_drain(container) {
+                Ok(()) => {}
+                // Another mover was faster.
+                Err(error) if error.kind() == Kind::Conflict => continue,
+                Err(error) => return Err(error),
+            }
+            let unit = Unit::Container { container, generation, device: level.warm.device_of(container) };
+            let count = events.len() as u64;
+            let until = self.deadline_after(request.duration);
+            let mut claims = self.claims.lock();
+            let token = claims.token(self.life.boot);
+            let held = Claimed { unit: unit.clone(), events: Arc::new(events), until, seen: BTreeMap::new() };
+            claims.held.insert(token, held);
+            return Ok(Some((token, unit, count, bytes)));
+        }
+        Ok(None)
+    }
+
+    /// Closes containers that are still being filled, and whose run is over or that began this long ago.
+    fn close_for_movers(&self, level: &Level, age: Duration) -> Result<()> {
+        let over: BTreeSet<u64> = {
+            let runs = self.runs.known.lock();
+            let over = runs.iter().filter(|known| matches!(known.state, RunState::Stopped | RunState::Closed));
+            over.map(|known| known.run).collect()
+        };
+        let is_over = |run: u64| over.contains(&run);
+        let now = self.timer().now();
+        // Its writers have containers that they may need no more. A round that is under way keeps them: the next claim asks again.
+        if let Some(mut demoter) = level.demoter.try_lock() {
+            demoter.open.retain(|open| {
+                let wanted = now.saturating_duration_since(open.since) >= age || is_over(open.target.run);
+                !(open.pending.is_empty() && open.target.stream.is_decided() && wanted)
+            });
+        }
+        level.warm.close_begun(age, &is_over, level.deadline())
+    }
+
+    /// Events with images in a container, each once, in the order of their first ones; settled ones or none, with the bytes of
+    /// all of the container's images of them.
+    fn settled_in(&self, level: &Level, container: u32) -> Result<(Vec<Primary>, u64)> {
+        let (mut events, mut bytes, mut any) = (Vec::new(), 0, false);
+        let mut known = HashSet::new();
+        level.warm.images_of(container, &mut |_, image| {
+            let primary = Primary::from_packed(image.primary);
+            bytes += image.table().map(|(entry, _)| u64::from(entry.length)).sum::<u64>();
+            if known.insert(primary) {
+                let shard = self.shards.cell_of(image.primary).lock();
+                any |= shard.events.find(image.primary).is_some_and(|event| self.is_settled(&shard, event));
+                events.push(primary);
+            }
+            Ok(())
+        })?;
+        // All of them, whatever became of some: the place of an event in its container is the same for every claim.
+        if any { Ok((events, bytes)) } else { Ok((Vec::new(), 0)) }
+    }
+
+    /// The archive has what a claimed container holds: durably in custody. Answers how many events are, whole.
+    pub(crate) fn begin_custody(&self, container: u32) -> Result<u64> {
+        let level = self.placement.level.as_ref().ok_or_else(|| Error::internal("custody without a warm level"))?;
+        let now = self.config.clock.wall_ms();
+        level.warm.begin_custody(container, now)?;
+        level.proved_ms.store(now, Ordering::Relaxed);
+        self.mark_custody(level, container)
+    }
+
+    /// Books what is in custody with a container; answers how many of its events are.
+    fn mark_custody(&self, level: &Level, container: u32) -> Result<u64> {
+        let mut events = 0;
+        let mut last = None;
+        level.warm.images_of(container, &mut |_, image| {
+            let primary = Primary::from_packed(image.primary);
+            if last.replace(primary) == Some(primary) {
+                return Ok(());
+            }
+            let mut shard = self.shards.cell_of(image.primary).lock();
+            if let Some(event) = shard.events.find(image.primary)
+                && self.is_in_custody(level, &shard, event)
+            {
+                shard.enter_custody(event);
+                events += 1;
+            }
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    /// One round of releases from custody; `true` where something was released.
+    pub(crate) fn release_custody(&self, level: &Level) -> bool {
+        let mut custody = level.custody.lock();
+        let now = self.timer().now();
+        if custody.releasing.is_empty() {
+            if custody.again.is_some_and(|again| now < again) {
+                return false;
+            }
+            let Some(container) = self.next_to_release(level, &mut custody) else {
+                custody.again = Some(self.deadline_after(Duration::from_millis(100)));
+                return false;
+            };
+            custody.later.insert(container, self.deadline_after(AGAIN));
+            let mut events = Vec::new();
+            let listed = level.warm.images_of(container, &mut |_, image| {
+                events.push(Primary::from_packed(image.primary));
+                Ok(())
+            });
+            if let Err(error) = listed {
+                level.note(error.to_string());
+            }
+            events.dedup();
+            custody.releasing = events.into();
+        }
+        let mut released = false;
+        for _ in 0..RELEASED_MAX {
+            let Some(primary) = custody.releasing.pop_front() else { break };
+            let wanted = |shard: &Shard, event: u32| self.is_in_custody(level, shard, event);
+            match self.end_event_now(&primary, DecisionKind::Release, wanted) {
+                // Nobody is answered: the container is reclaimed only once its device knows of all these releases.
+                Ok(Some((_, ticket))) => {
+                    ticket.unanswered();
+                    released = true;
+                }
+                Ok(None) => {}
+                Err(error) => level.note(error.to_string()),
+            }
+        }
+        released
+    }
+
+    /// Books what earlier lives left in custody: at the end of an opening.
+    pub(crate) fn book_custody(&self) {
+        let Some(level) = &self.placement.level else { return };
+        for (_, container) in level.warm.in_custody() {
+            // One that cannot be read now is still released in time, event by event.
+            if let Err(error) = self.mark_custody(level, container) {
+                level.note(error.to_string());
+            }
+        }
+    }
+
+    /// The container whose events are released next: the one that is longest in custody, if its time has come or the level is
+    /// too full.
+    fn next_to_release(&self, level: &Level, custody: &mut Custody) -> Option<u32> {
+        let all = level.warm.in_custody();
+        let now = self.timer().now();
+        custody.later.retain(|container, again| *again > now && all.iter().any(|(_, known)| known == container));
+        let (min_ms, now_ms) = (self.config.custody_min.as_millis() as u64, self.config.clock.wall_ms());
+        let next = all.into_iter().find(|(_, container)| !custody.later.contains_key(container));
+        let (since, container) = next?;
+        // A clock that was set back makes custody longer, never shorter.
+        let over = now_ms >= since && now_ms - since >= min_ms;
+        let short = level.warm.fill() > self.config.custody_high.unwrap_or(self.config.warm_low);
+        if short && !over {
+            level.custody_shortened.fetch_add(1, Ordering::Relaxed);
+        }
+        (over || short).then_some(container)
+    }
+}

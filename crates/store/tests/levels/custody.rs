@@ -1,0 +1,303 @@
+//! What movers are promised: a claim that is theirs alone, and custody that neither a kill nor an update can fool.
+
+use super::{create, events_of, two_levels};
+use crate::common::{TempDir, assert_balanced, eventually, key, put, refused, small_config};
+use forebay_store::core::{Claim, ClaimRequest, Keyspace, Kind, LiveState, ManualTime, MovedStore, Primary, Unit};
+use forebay_store::{Config, GetAny, Sources, Store};
+use std::sync::Arc;
+use std::time::Duration;
+
+const REQUEST: ClaimRequest =
+    ClaimRequest { device: None, move_after: Duration::ZERO, duration: Duration::from_secs(60) };
+
+fn primary(store: &Store, event: u64) -> Primary {
+    store.schema().primary(&[1, event]).unwrap()
+}
+
+fn accepted(store: &Store, events: std::ops::Range<u64>) {
+    for event in events {
+        for source in 0..2 {
+            let key = key(1, event, source);
+            let _ = put(store, &key, &[event as u8; 3000]).unwrap();
+        }
+        store.lease(&primary(store, event), None).unwrap().expect("a ready event").accept(&["physics"]).unwrap();
+    }
+}
+
+fn state(store: &Store, event: u64) -> Option<LiveState> {
+    store.get_event(&primary(store, event), &Sources::None).unwrap().map(|event| event.state)
+}
+
+/// All containers are written, closed and claimed, one after the other.
+fn claim(store: &Store) -> Option<Claim> {
+    store.tick();
+    store.claim(&REQUEST).unwrap()
+}
+
+fn events_of_claim(store: &Store, claim: &Claim) -> Vec<Primary> {
+    let mut events = Vec::new();
+    loop {
+        let page = store.claimed(&claim.token, events.len() as u64).unwrap();
+        if page.is_empty() {
+            return events;
+        }
+        events.extend(page.into_iter().filter(|event| event.event_fragments > 0).map(|event| event.primary));
+    }
+}
+
+fn in_state(store: &Store, state: &str) -> usize {
+    store.containers().iter().filter(|container| container.state == state).count()
+}
+
+/// No time in custody, so that what is proved goes with the next round.
+fn at_once(config: Config) -> Config {
+    Config { custody_min: Duration::ZERO, ..config }
+}
+
+#[test]
+fn what_is_proved_is_in_custody_and_goes_when_its_time_has_come() {
+    let dir = TempDir::new();
+    let store = create(&dir, &events_of(2), &two_levels(dir.path(), 1));
+    accepted(&store, 0..5);
+    let one = claim(&store).expect("a container");
+    assert!(store.claim(&REQUEST).unwrap().is_none(), "a unit has one claim");
+    assert_eq!(events_of_claim(&store, &one).len(), 5);
+    assert_eq!((one.events, one.bytes), (5, 5 * 2 * 3000));
+    assert_eq!(store.prove(&one.token).unwrap(), 5);
+    assert_eq!(store.prove(&one.token).unwrap(), 5, "a proof may be repeated");
+    refused(store.claimed(&one.token, 0), Kind::Fenced);
+    let ledger = store.ledger(1).unwrap();
+    assert_eq!((ledger.in_custody.events, ledger.released.events), (5, 0));
+    assert_eq!(in_state(&store, "custody"), 1);
+    assert_balanced(&store);
+    assert_eq!(state(&store, 3), Some(LiveState::Accepted), "it can be read");
+
+    // Over a restart; then its time has come.
+    store.close().unwrap();
+    drop(store);
+    let config = at_once(two_levels(dir.path(), 1));
+    let store = Store::open(&dir.store(), Config { custody_min: Duration::from_secs(3600), ..config.clone() }).unwrap();
+    store.tick();
+    assert_eq!(store.ledger(1).unwrap().in_custody.events, 5);
+    assert!(claim(&store).is_none());
+    drop(store);
+    let store = Store::open(&dir.store(), config).unwrap();
+    eventually(&store, "the container is empty", || in_state(&store, "empty") == store.containers().len());
+    let ledger = store.ledger(1).unwrap();
+    assert_eq!((ledger.released.events, ledger.in_custody.events), (5, 0));
+    assert_balanced(&store);
+}
+
+#[test]
+fn a_claim_ends_with_its_time_with_its_life_or_when_it_is_given_back() {
+    let dir = TempDir::new();
+    let time = Arc::new(ManualTime::default());
+    let config = Config { clock: time.clone(), ..two_levels(dir.path(), 1) };
+    let store = create(&dir, &events_of(2), &config);
+    accepted(&store, 0..5);
+    let first = claim(&store).unwrap();
+    store.give_back(&first.token).unwrap();
+    refused(store.give_back(&first.token), Kind::Fenced);
+    let second = claim(&store).unwrap();
+    assert_ne!(first.token, second.token);
+    assert_eq!(first.unit, second.unit, "the same filling of the same container");
+    time.advance(Duration::from_secs(50));
+    store.extend_claim(&second.token, Duration::from_secs(60)).unwrap();
+    time.advance(Duration::from_secs(50));
+    assert!(claim(&store).is_none(), "it was extended");
+    time.advance(Duration::from_secs(20));
+    let third = claim(&store).expect("its time was over");
+    // The second mover finishes late.
+    refused(store.prove(&second.token), Kind::Fenced);
+    refused(store.extend_claim(&second.token, Duration::from_secs(60)), Kind::Fenced);
+    assert_eq!(store.ledger(1).unwrap().in_custody.events, 0);
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(&dir.store(), config).unwrap();
+    refused(store.prove(&third.token), Kind::Fenced);
+    assert_eq!(claim(&store).expect("it is full again").unit, third.unit);
+    assert!(store.warm_stats().unwrap().devices.iter().all(|device| device.draining == 1));
+}
+
+/// Events that nobody could process.
+fn debugged(store: &Store, events: std::ops::Range<u64>) {
+    for event in events.clone() {
+        for source in 0..2 {
+            let _ = put(store, &key(1, event, source), &[1; 3000]).unwrap();
+        }
+    }
+    // Kept, not dropped: a worker that is not heard of any more.
+    let lost = store.get_any(&GetAny { n: events.count(), ..GetAny::default() }).unwrap();
+    eventually(store, "they are in the debug stream", || store.debug_events().len() == lost.len());
+    lost.into_iter().for_each(std::mem::forget);
+}
+
+/// One delivery, and a short lease.
+fn fragile(dir: &TempDir, config: Config) -> Store {
+    let keyspace = Keyspace { deliveries_max: 1, ..events_of(2) };
+    create(dir, &keyspace, &Config { lease: Duration::from_millis(20), ..config })
+}
+
+#[test]
+fn what_changes_after_its_claim_is_moved_again() {
+    let dir = TempDir::new();
+    let store = fragile(&dir, at_once(two_levels(dir.path(), 1)));
+    debugged(&store, 0..5);
+    let first = claim(&store).unwrap();
+    assert_eq!(events_of_claim(&store, &first).len(), 5);
+    // While a mover has the container: one is replayed, updated and accepted, one replayed, one removed, one loses a fragment.
+    assert!(store.replay(&primary(&store, 0)).unwrap() && store.replay(&primary(&store, 1)).unwrap());
+    let lease = store.lease(&primary(&store, 0), Some(Duration::from_secs(600))).unwrap().unwrap();
+    let _ = store.update(&key(1, 0, 0), &[2; 1000], Some(&lease.token)).unwrap();
+    lease.accept(&["physics"]).unwrap();
+    assert!(store.remove_event(&primary(&store, 2)).unwrap());
+    assert!(store.remove(&key(1, 3, 0)).unwrap());
+    assert_eq!(store.prove(&first.token).unwrap(), 2, "events 3 and 4");
+    eventually(&store, "what was proved is released", || state(&store, 4).is_none());
+    assert_eq!(store.ledger(1).unwrap().released.events, 2);
+    assert_eq!((state(&store, 0), state(&store, 1)), (Some(LiveState::Accepted), Some(LiveState::Ready)));
+    // It goes down again, to another container, which is the archive's next.
+    let second = claim(&store).expect("what has changed");
+    assert_eq!(events_of_claim(&store, &second), [primary(&store, 0)]);
+    let seen = store.get_event(&primary(&store, 0), &Sources::All).unwrap().unwrap();
+    assert_eq!((&seen.fragments[0][..], seen.fragments[0].verify().is_ok()), (&[2; 1000][..], true));
+    drop(seen);
+    assert_eq!(store.prove(&second.token).unwrap(), 1);
+    eventually(&store, "it is released", || state(&store, 0).is_none());
+    assert_balanced(&store);
+}
+
+#[test]
+fn a_replay_of_what_is_in_custody_takes_it_out() {
+    let dir = TempDir::new();
+    let store = fragile(&dir, two_levels(dir.path(), 1));
+    debugged(&store, 0..5);
+    let first = claim(&store).unwrap();
+    assert_eq!(store.prove(&first.token).unwrap(), 5);
+    assert!(store.replay(&primary(&store, 0)).unwrap());
+    assert!(store.remove(&key(1, 1, 0)).unwrap());
+    assert_eq!(store.ledger(1).unwrap().in_custody.events, 3, "what is left of event 1 is booked again later");
+    assert_balanced(&store);
+    store.lease(&primary(&store, 0), None).unwrap().unwrap().accept(&["physics"]).unwrap();
+    let second = claim(&store).expect("the event that was accepted since");
+    assert_eq!(events_of_claim(&store, &second), [primary(&store, 0)]);
+    assert_eq!(store.prove(&second.token).unwrap(), 1);
+    assert_balanced(&store);
+}
+
+#[test]
+fn an_event_over_several_containers_is_released_when_the_last_part_is_proved() {
+    let dir = TempDir::new();
+    let keyspace = events_of(10);
+    let store = create(&dir, &keyspace, &at_once(two_levels(dir.path(), 1)));
+    for event in 0..2 {
+        for source in 0..10 {
+            let _ = put(&store, &key(1, event, source), &[7; 40_000]).unwrap();
+        }
+        store.lease(&primary(&store, event), None).unwrap().unwrap().accept(&["physics"]).unwrap();
+    }
+    let mut claims = Vec::new();
+    while let Some(claim) = claim(&store) {
+        let page = store.claimed(&claim.token, 0).unwrap();
+        assert!(page.iter().all(|event| event.event_fragments == 10));
+        claims.push((claim, page));
+    }
+    assert!(claims.len() >= 3, "{} containers of 256 KiB for 800 kB", claims.len());
+    let parts: usize =
+        claims.iter().flat_map(|(_, page)| page).map(|event| event.sources.as_ref().map_or(10, Vec::len)).sum();
+    assert_eq!(parts, 20, "each fragment is in one of them");
+    let last = claims.pop().unwrap();
+    for (claim, _) in &claims {
+        store.prove(&claim.token).unwrap();
+    }
+    store.tick();
+    assert_eq!(state(&store, 1), Some(LiveState::Accepted));
+    store.prove(&last.0.token).unwrap();
+    eventually(&store, "both are released", || state(&store, 0).is_none() && state(&store, 1).is_none());
+    assert_balanced(&store);
+}
+
+#[test]
+fn above_its_mark_the_level_gives_up_the_oldest_early() {
+    let dir = TempDir::new();
+    let config = Config { custody_high: Some(0.05), ..two_levels(dir.path(), 1) };
+    let store = create(&dir, &events_of(2), &config);
+    accepted(&store, 0..60);
+    let mut claimed = 0;
+    while let Some(claim) = claim(&store) {
+        claimed += store.prove(&claim.token).unwrap();
+    }
+    assert_eq!(claimed, 60);
+    eventually(&store, "the level is below its mark", || store.warm_stats().unwrap().fill <= 0.05);
+    let stats = store.warm_stats().unwrap();
+    assert!(stats.custody_shortened >= 1 && stats.proved_ms > 0, "{stats:?}");
+    assert_balanced(&store);
+}
+
+#[test]
+fn a_store_without_a_warm_level_is_moved_in_batches() {
+    let dir = TempDir::new();
+    let store = create(&dir, &events_of(2), &small_config());
+    accepted(&store, 0..6);
+    let patient = ClaimRequest { move_after: Duration::from_secs(3600), ..REQUEST };
+    assert!(store.claim(&patient).unwrap().is_none(), "few events wait for more");
+    let first = store.claim(&REQUEST).unwrap().unwrap();
+    assert_eq!((first.events, &first.unit), (6, &Unit::Batch));
+    assert!(store.claim(&REQUEST).unwrap().is_none(), "all are claimed");
+    assert_eq!(events_of_claim(&store, &first).len(), 6);
+    assert!(store.remove(&key(1, 0, 0)).unwrap() && store.remove(&key(1, 1, 0)).unwrap());
+    assert!(store.release(&primary(&store, 2)).unwrap());
+    assert_eq!(store.prove(&first.token).unwrap(), 3, "those that have the content that was seen");
+    let second = store.claim(&REQUEST).unwrap().unwrap();
+    assert_eq!(events_of_claim(&store, &second), [primary(&store, 0), primary(&store, 1)]);
+    store.give_back(&second.token).unwrap();
+    let third = store.claim(&REQUEST).unwrap().unwrap();
+    assert_eq!(store.prove(&third.token).unwrap(), 0, "nothing that its mover has not asked for");
+    let fourth = store.claim(&REQUEST).unwrap().unwrap();
+    assert_eq!(events_of_claim(&store, &fourth).len(), 2);
+    assert_eq!(store.prove(&fourth.token).unwrap(), 2);
+    assert!(store.claim(&REQUEST).unwrap().is_none());
+    assert_balanced(&store);
+}
+
+#[test]
+fn what_nobody_has_decided_is_never_claimed() {
+    let dir = TempDir::new();
+    let config = Config { demote_high: 0.001, demote_low: 0.0, ..at_once(two_levels(dir.path(), 1)) };
+    let store = create(&dir, &events_of(2), &config);
+    for event in 0..5 {
+        for source in 0..2 {
+            let _ = put(&store, &key(1, event, source), &[1; 3000]).unwrap();
+        }
+    }
+    assert!(claim(&store).is_none());
+    let leases = store.get_any(&GetAny { n: 2, ..GetAny::default() }).unwrap();
+    leases.into_iter().for_each(|lease| lease.accept(&["physics"]).unwrap());
+    let claim = claim(&store).expect("the two that are accepted, written where such events go");
+    assert_eq!(events_of_claim(&store, &claim).len(), 2);
+    assert_eq!(store.prove(&claim.token).unwrap(), 2);
+    eventually(&store, "they are released", || store.ledger(1).unwrap().released.events == 2);
+    assert_balanced(&store);
+}
+
+#[test]
+fn a_proof_of_a_batch_covers_only_what_was_seen_first() {
+    let dir = TempDir::new();
+    let store = fragile(&dir, small_config());
+    debugged(&store, 0..4);
+    let first = store.claim(&REQUEST).unwrap().unwrap();
+    assert_eq!(events_of_claim(&store, &first).len(), 4);
+    // Replayed and accepted with the same bytes: the archive knows it as an event of the debug stream, if at all.
+    assert!(store.replay(&primary(&store, 0)).unwrap());
+    let lease = store.lease(&primary(&store, 0), Some(Duration::from_secs(600))).unwrap().unwrap();
+    lease.accept(&["physics"]).unwrap();
+    // Changed, and listed again: the mover may have read it before.
+    assert!(store.remove(&key(1, 1, 0)).unwrap());
+    assert_eq!(events_of_claim(&store, &first).len(), 4);
+    assert_eq!(store.prove(&first.token).unwrap(), 2, "events 2 and 3");
+    assert_eq!(state(&store, 0), Some(LiveState::Accepted));
+    let second = store.claim(&REQUEST).unwrap().unwrap();
+    assert_eq!(events_of_claim(&store, &second), [primary(&store, 0), primary(&store, 1)]);
+    assert_eq!(store.prove(&second.token).unwrap(), 2);
+    assert_balanced(&store);
+}
