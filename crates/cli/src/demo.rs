@@ -17,8 +17,8 @@ const HELP: &str = "\
 The whole path in one process: readout threads put detector frames of many sources per event into an embedded store; \
 complete events become ready. Filter threads select in two stages: `fast` reads a tenth of the sources of every event and \
 rejects most of them, `final` reads what is left as a whole, verifies every byte, writes a result and accepts into the \
-streams physics and calib. What is accepted goes down to a warm level, a small one in the store's directory, is kept \
-there for a while, read back and released as an archive would. In the end: throughput per role, latencies, and a ledger that must balance, else the \
+streams physics and calib. What is accepted goes down to a warm level, a small one in the store's directory, and a mover takes it \
+to an archive in the same directory, with proof. In the end: throughput per role, latencies, and a ledger that must balance, else the \
 exit code is 1. Ctrl-C ends it in order, with the summary and exit code 130.
 
 Without --input an emulator makes WIBEth frames with realistic noise. With it, recorded frames are replayed, the file \
@@ -196,8 +196,7 @@ impl Demo {
             let options = forebay_client::Options { name: "demo".to_owned(), ..forebay_client::Options::default() };
             forebay_client::Client::connect(address, options)
         };
-        let ran =
-            scenario::execute(out, |stop, told| run_all(&config, connect, forebay_client::Client::events, stop, told));
+        let ran = scenario::execute(out, |stop, told| run_all(&config, connect, stop, told));
         match &ran {
             Err(_) => out.note(format!("forebay: what the processes said is in {}", dir.join("log").display())),
             Ok(_) if own => drop(std::fs::remove_dir_all(&dir)),

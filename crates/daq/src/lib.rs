@@ -11,6 +11,7 @@
 //! *Not here*: the engine (`forebay-store`), the command line (`forebay`), anything that prints, texts for people.
 
 mod account;
+mod archive;
 pub mod demo;
 mod directory;
 pub mod display;
@@ -30,6 +31,7 @@ mod scenario;
 mod source;
 mod threads;
 
+pub use archive::ArchiveSummary;
 pub use meter::LatencySummary;
 pub use progress::{Figure, Phase, Progress, Told};
 pub use scenario::{Summary, Verdict};

@@ -72,12 +72,10 @@ pub const WARM_EVENTS_MIN: u64 = 4;
 pub const WARM_CONTAINERS: u64 = 16;
 /// See [`WARM_CONTAINERS`].
 pub const WARM_CONTAINERS_MIN: u64 = 6;
-/// Part of the warm level, as a divisor, that accepted events take before the oldest is released.
-pub const CUSTODY_SHARE: u64 = 3;
-/// How long the archive's thread sleeps where nothing is to be released.
-pub const ARCHIVE_WAIT: Duration = Duration::from_millis(1);
-/// One accepted event in this many is read back before it is released.
-pub const READ_BACK_EVERY: u64 = 10;
+/// How long what the archive has stays on the warm level, where that has the space.
+pub const CUSTODY_MIN: Duration = Duration::from_secs(1);
+/// How long the archive's thread sleeps where there is nothing to move.
+pub const ARCHIVE_WAIT: Duration = Duration::from_millis(5);
 /// Most links of a MiniDAQ: each has a request handler of its own.
 pub const LINKS_MAX: u32 = THREADS_MAX as u32;
 /// Most links of a recording: four readout units.

@@ -4,6 +4,7 @@ use super::summary::{DeadTime, Decided, DutySummary};
 use crate::account::Problems;
 use crate::figures::bytes;
 use forebay_core::{Ledger, Tally};
+use forebay_mover::Contents;
 use forebay_store::ProducerStatus;
 
 /// What the threads of a demo counted, independently of the store.
@@ -14,6 +15,8 @@ pub(crate) struct Counted<'c> {
     pub(crate) results: Tally,
     /// Puts that were answered `Full`.
     pub(crate) refused: u64,
+    /// What the archive has, every byte of it verified.
+    pub(crate) archived: Contents,
 }
 
 /// Why an account is not that of a run in which every announced event was decided; empty where it is.
@@ -32,6 +35,8 @@ pub(crate) fn problems(ledger: &Ledger, counted: &Counted<'_>) -> Vec<String> {
     expect("events decided", events.accepted + events.rejected, events.produced);
     expect("events rejected in the ledger", ledger.rejected.events, events.rejected);
     expect("events released in the ledger", ledger.released.events, events.accepted);
+    expect("fragments in the archive", counted.archived.fragments, ledger.released.fragments);
+    expect("bytes in the archive", counted.archived.payload_bytes, ledger.released.bytes);
     expect("removed fragments", ledger.removed.fragments, 0);
     expect("events without all sources", ledger.incomplete + events.incomplete, 0);
     expect("events never seen", ledger.never_seen, 0);
@@ -95,7 +100,9 @@ mod tests {
             bytes,
         };
         let producers = [producer("trigger", 2, 0, 0), producer("readout-0", 0, 5, 50)];
-        let counted = |events| Counted { events, producers: &producers, results: Tally::fragment(10), refused: 0 };
+        let archived = Contents { events: 1, fragments: 3, payload_bytes: 30 };
+        let counted =
+            |events| Counted { events, producers: &producers, results: Tally::fragment(10), refused: 0, archived };
         assert_eq!(problems(&ledger, &counted(events)), Vec::<String>::new());
         let mut left = ledger;
         (left.live.ready, left.rejected) = (event, Tally::default());
@@ -106,6 +113,9 @@ mod tests {
         assert!(problems(&short, &counted(events))[0].contains("60 bytes; terms sum to 6 and 59"));
         let more = Counted { refused: 1, ..counted(events) };
         assert_eq!(problems(&ledger, &more), ["fragments refused: 0, expected 1"]);
+        let mut lacking = counted(events);
+        lacking.archived.fragments = 2;
+        assert_eq!(problems(&ledger, &lacking), ["fragments in the archive: 2, expected 3"]);
         let mut incomplete = ledger;
         (incomplete.complete, incomplete.incomplete) = (1, 1);
         assert_eq!(problems(&incomplete, &counted(events)), ["events without all sources: 1, expected 0"]);

@@ -60,8 +60,6 @@ pub(crate) struct FilterReport {
     pub(crate) left_out: u64,
     /// Events in whose fast sources a signal was found.
     pub(crate) with_signal: u64,
-    /// Accepted events that the store did not know when they were released.
-    pub(crate) not_released: u64,
 }
 
 impl FilterReport {
@@ -76,7 +74,6 @@ impl FilterReport {
             results: Tally::default(),
             left_out: 0,
             with_signal: 0,
-            not_released: 0,
         })
     }
 

@@ -3,11 +3,10 @@
 //! ```text
 //! fast:   get_any(n, group `fast`) ─▶ verify, check frames, search for signals ─▶ keep? ─no──▶ reject
 //!                                                                                 └─yes─▶ pass to `final`
-//! final:  get_any(n, all) ─▶ verify every byte ─▶ accept into streams, with a result ─▶ custody (`archive`)
+//! final:  get_any(n, all) ─▶ verify every byte ─▶ accept into streams, with a result ─▶ the archive
 //! ```
 //!
-//! `release`, here or after custody, takes the role of the archive, which takes over what was accepted. Which events
-//! are kept follows from their number alone, so that the accepted part is the one asked for and the same in every run;
+//! Which events are kept follows from their number alone, so that the accepted part is the one asked for and the same in every run;
 //! the bytes can only forbid it. A result that finds no space in a full store is left out and counted: what is accepted
 //! goes on, so that the store empties.
 //!
@@ -72,14 +71,9 @@ impl Filter<'_, '_> {
             }
             self.shared.farm.give_back(begins - fresh.len());
             for lease in passed {
-                let primary = lease.primary;
-                let bytes = lease.event_bytes;
                 match self.conclude(lease) {
-                    Ok(()) if plan.warm.is_some() => self.shared.custody.push(primary, bytes),
-                    // No guard is held any more, so that the release frees the space.
-                    Ok(()) => self.report.not_released += u64::from(!self.store.release(&primary)?),
                     Err(error) if error.kind() == Kind::Fenced => self.report.last.fenced += 1,
-                    Err(error) => return Err(error),
+                    other => other?,
                 }
             }
             for lease in fresh {
@@ -239,11 +233,6 @@ pub(super) fn inspect(plan: &Plan, event: u64, fragments: &[Fragment]) -> Result
         bytes += fragment.len() as u64;
     }
     Ok(bytes)
-}
-
-/// Whether a fragment is what the last stage wrote.
-pub(super) fn is_result(plan: &Plan, fragment: &Fragment) -> bool {
-    source_number(plan.schema.rest_of(&fragment.key())) == plan.result_source()
 }
 
 /// The number of a packed source: the big-endian sub-key after the primary key.

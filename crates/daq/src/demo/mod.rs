@@ -4,7 +4,7 @@
 //! trigger ─announces, grants─▶ readout threads ─reserve, fill, commit─▶ store ─get_any─▶ filter threads
 //!    ▲                                                                   │              fast:  pass | reject
 //!    └────────────────────────────── inhibit ◀──────────────────────┬────┘              final: accept
-//!                                                          warm level ◀─ accepted events go down, archive: release
+//!                                            archive ◀─ mover ◀─ warm level ◀─ accepted events go down
 //! ```
 //!
 //! *Lifecycle*: create the store → open run 1 → take data for the time asked or until `stop` → readout ends at one common
@@ -47,6 +47,7 @@ pub use warm::{WarmDeviceSummary, WarmSummary};
 pub(crate) use plan::Plan;
 
 use crate::account::undecided;
+use crate::archive::SHELF_BYTES;
 use crate::directory::Directory;
 use crate::limits::{DRAIN, LOOK};
 use crate::meter::read;
@@ -73,7 +74,8 @@ use warm::Devices;
 pub fn run(config: &DemoConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Summary> {
     let plan = Plan::new(config)?;
     let own_warm = if config.warm.is_empty() { config.warm_bytes } else { 0 };
-    Directory::with(config.dir.as_deref(), config.hot_bytes.saturating_add(own_warm), |directory| {
+    let needed = config.hot_bytes.saturating_add(own_warm).saturating_add(SHELF_BYTES);
+    Directory::with(config.dir.as_deref(), needed, |directory| {
         let mut devices = Devices::new(config, directory);
         take_run(&plan, directory, &devices, stop, told).inspect_err(|error| {
             if error.kind() == Kind::Corrupt {
@@ -93,7 +95,7 @@ fn take_run(
     let store = Store::create(directory, &plan.keyspace()?, plan.store_config(devices.devices()))?;
     store.run_open(RUN, &plan.run_config()?)?;
     let shared = DemoShared::new(plan, &store, store.producer(RUN, "trigger")?);
-    let outcome = work(&shared, stop, told)?;
+    let outcome = work(&shared, directory, stop, told)?;
     if let Some(announcer) = shared.announcer.lock().take() {
         announcer.finish()?;
     }
@@ -102,19 +104,19 @@ fn take_run(
         Err(error) => Ended::Not(Box::new(store.ledger(RUN)?), error.to_string()),
     };
     let stats = store.stats();
-    let warm = warm::summary(&store, &outcome.archive, outcome.warm_fill_most);
+    let warm = warm::summary(&store, outcome.warm_fill_most);
     store.close()?;
     outcome.summarise(&shared, directory, ended, &stats, warm)
 }
 
 /// Starts all threads and sees them to their end.
-fn work(shared: &DemoShared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
+fn work(shared: &DemoShared<'_>, directory: &Path, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
     let config = &shared.plan.config;
     std::thread::scope(|scope| {
         let _end = EndThreads(shared);
         let readout = spawn(scope, "readout", config.readout_threads, |thread| readout::run(shared, thread))?;
         let filter = spawn(scope, "filter", config.filter_threads, |thread| filter::run(shared, thread))?;
-        let archive = spawn(scope, "archive", usize::from(shared.plan.warm.is_some()), |_| archive::run(shared))?;
+        let archive = spawn(scope, "archive", 1, |_| archive::run(shared, directory))?;
         let start = Instant::now();
         let mut reporter = Reporter::new(told);
         let mut backlog = Backlog::default();
@@ -152,8 +154,12 @@ fn work(shared: &DemoShared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Resu
         }
         shared.finish();
         let filter = failures.join(filter);
-        shared.custody.close();
-        let archive = failures.join(archive).first().copied().unwrap_or_default();
+        shared.end_decisions();
+        while failures.is_empty() && !archive.iter().all(ScopedJoinHandle::is_finished) {
+            std::thread::sleep(LOOK);
+            report(Phase::Draining);
+        }
+        let archive = failures.join(archive).pop().unwrap_or_default();
         // Only now: a filter that read wrong bytes explains a readout that was ended, not the other way round.
         failures.result()?;
         let draining = start.elapsed().saturating_sub(taking);

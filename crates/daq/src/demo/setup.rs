@@ -6,7 +6,7 @@
 //! ```
 
 use super::plan::Plan;
-use crate::limits::{COMPLETE_WITHIN, LEASE, PUT_WAIT};
+use crate::limits::{COMPLETE_WITHIN, CUSTODY_MIN, LEASE, PUT_WAIT};
 use forebay_core::{Completeness, Keyspace, Level, Result, RunConfig, Source, SourceGroup};
 use forebay_store::{Config, Sources, WarmDevice};
 
@@ -52,6 +52,7 @@ impl Plan {
             write_heads: self.config.readout_threads,
             put_deadline: PUT_WAIT,
             lease: LEASE,
+            custody_min: CUSTODY_MIN,
             ..base
         }
     }

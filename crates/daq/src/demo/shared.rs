@@ -1,6 +1,5 @@
 //! State that all threads of a demo share: the plan, the store, the trigger, counters, and how far the run has come.
 
-use super::archive::Custody;
 use super::duty::Farm;
 use super::plan::Plan;
 use super::trigger::Trigger;
@@ -8,6 +7,7 @@ use crate::meter::Meter;
 use crate::threads::{Ends, Together};
 use forebay_store::{InhibitWatch, Producer, Store};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct DemoShared<'a> {
     pub(crate) plan: &'a Plan,
@@ -25,8 +25,8 @@ pub(crate) struct DemoShared<'a> {
     pub(crate) taken: Vec<Meter>,
     /// Per filter thread: what the last stage was given, whole.
     pub(crate) read: Vec<Meter>,
-    /// What was accepted and is not released yet, where there is a warm level.
-    pub(crate) custody: Custody,
+    /// The filters have ended: nothing more is accepted.
+    all_decided: AtomicBool,
     ends: Ends,
 }
 
@@ -47,9 +47,19 @@ impl<'a> DemoShared<'a> {
             put: meters(config.readout_threads),
             taken: meters(config.filter_threads),
             read: meters(config.filter_threads),
-            custody: Custody::default(),
+            all_decided: AtomicBool::new(false),
             ends: Ends::default(),
         }
+    }
+
+    /// The filters have ended.
+    pub(crate) fn end_decisions(&self) {
+        self.all_decided.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing more will be accepted.
+    pub(crate) fn all_decided(&self) -> bool {
+        self.all_decided.load(Ordering::Acquire)
     }
 
     /// The trigger has announced an event.

@@ -2,6 +2,7 @@
 
 use super::backlog::Gap;
 use super::warm::WarmSummary;
+use crate::archive::ArchiveSummary;
 use crate::frames::FrameKind;
 use crate::meter::{LatencySummary, Reading};
 use forebay_core::Ledger;
@@ -167,6 +168,8 @@ pub struct Summary {
     pub hot_bytes: u64,
     /// The warm level; `None` without one.
     pub warm: Option<WarmSummary>,
+    /// What the archive has of the run.
+    pub archive: ArchiveSummary,
     /// Where the store was, or still is if the directory was given.
     pub directory: String,
     /// Seed of frames and decisions.

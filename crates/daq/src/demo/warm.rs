@@ -3,9 +3,8 @@
 //! *Lifecycle*: directories are named → the store makes its devices there → used → removed with the store, or kept with it.
 
 use super::DemoConfig;
-use super::archive::ArchiveReport;
 use crate::figures::bytes;
-use crate::limits::{CUSTODY_SHARE, WARM_CONTAINERS, WARM_CONTAINERS_MIN};
+use crate::limits::{WARM_CONTAINERS, WARM_CONTAINERS_MIN};
 use forebay_core::{Error, Result};
 use forebay_store::{Store, WarmDevice};
 use serde::Serialize;
@@ -26,8 +25,6 @@ const LOG_SHARE: u64 = 32;
 pub(crate) struct WarmPlan {
     pub(crate) container_bytes: u64,
     pub(crate) log_bytes: u64,
-    /// Payload bytes of accepted events that are kept before the oldest is released.
-    pub(crate) custody_bytes: u64,
 }
 
 /// How the devices of these choices are cut; `None` without a warm level.
@@ -54,8 +51,7 @@ pub(super) fn cut(config: &DemoConfig, fragment_bytes: u64) -> Result<Option<War
             bytes(container_bytes)
         )));
     }
-    let all: u64 = sizes.iter().sum();
-    Ok(Some(WarmPlan { container_bytes, log_bytes, custody_bytes: all / CUSTODY_SHARE }))
+    Ok(Some(WarmPlan { container_bytes, log_bytes }))
 }
 
 /// Directories of the devices; those that are the demo's own go away with it.
@@ -128,10 +124,6 @@ pub struct WarmSummary {
     pub demoted_bytes: u64,
     /// Payload bytes that were to go down and whose events were rejected before.
     pub saved_bytes: u64,
-    /// Accepted events that were read back whole before they were released, every byte verified.
-    pub read_back_events: u64,
-    /// Fragments of them that were read from a device.
-    pub read_back_fragments: u64,
     /// How often a container was begun.
     pub containers_filled: u64,
     /// Highest fill that was seen, 0 to 1.
@@ -143,7 +135,7 @@ pub struct WarmSummary {
 }
 
 /// The level as the store has it now; `None` without one.
-pub(super) fn summary(store: &Store, archive: &ArchiveReport, fill_most: f64) -> Option<WarmSummary> {
+pub(super) fn summary(store: &Store, fill_most: f64) -> Option<WarmSummary> {
     let warm = store.warm_stats()?;
     let device = |device: &forebay_store::DeviceStatus| WarmDeviceSummary {
         name: device.name.clone(),
@@ -156,8 +148,6 @@ pub(super) fn summary(store: &Store, archive: &ArchiveReport, fill_most: f64) ->
         demoted_events: warm.demoted_events,
         demoted_bytes: warm.demoted_bytes,
         saved_bytes: warm.saved_bytes,
-        read_back_events: archive.read_back_events,
-        read_back_fragments: archive.read_back_fragments,
         containers_filled: store.containers().iter().map(|container| u64::from(container.generation)).sum(),
         fill_most,
         write_amplification: warm.write_amplification(),
@@ -187,6 +177,5 @@ mod tests {
         let two = DemoConfig { warm: vec![device(1 << 30), device(64 << 20)], ..DemoConfig::default() };
         let plan = cut(&two, 7200).unwrap().unwrap();
         assert!(plan.container_bytes <= 4 << 20, "the smallest device says how containers are cut: {plan:?}");
-        assert_eq!(plan.custody_bytes, ((1 << 30) + (64 << 20)) / CUSTODY_SHARE);
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! this process ──starts──▶ forebay serve ◀──▶ forebay daq readout × n, forebay daq filter × m
-//!      └ opens the run, archives what is accepted, stops and closes the run, holds all reports against its ledger
+//!      │                                                  ▲
+//!      │                                                  └ mover ─▶ DIR/archive
+//!      └ opens the run, is the mover, stops and closes the run, holds all reports against its ledger
 //! ```
 //!
 //! *Invariants*: every process is ended, by its id, however this ends; what a process that was killed did not report is not
 //! held against the ledger, everything else is.
 
 use super::{FilterReport, ReadoutReport};
+use crate::archive::{ArchiveSummary, ScenarioArchive};
 use crate::progress::{Figure, Phase, Reporter, Told};
 use crate::scenario::Summary;
-use forebay_core::{
-    Bounds, Completeness, Error, EventInfo, EventStore, Ledger, LiveState, ReadFragment, Result, RunConfig, Sources,
-};
+use forebay_core::{Completeness, Error, EventStore, Ledger, MovedStore, Result, RunConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::OpenOptions;
@@ -68,10 +69,8 @@ pub struct AllSummary {
     pub filters_killed: u32,
     /// How often the server was killed.
     pub server_killed: u32,
-    /// Events that were archived: read, verified, released.
-    pub archived: u64,
-    /// Their bytes.
-    pub archived_bytes: u64,
+    /// What the archive has.
+    pub archive: ArchiveSummary,
     /// The account of the run.
     pub ledger: Ledger,
     /// What does not agree; empty where all does.
@@ -146,10 +145,9 @@ impl Process {
 ///
 /// # Errors
 /// Where a process does not start, does not end, or says nothing; disagreements are in the summary.
-pub fn run<S: EventStore>(
+pub fn run<S: EventStore + MovedStore + Clone>(
     config: &AllConfig,
     connect: impl Fn(&str) -> Result<S>,
-    events: impl Fn(&S, &Bounds) -> Result<Vec<EventInfo>>,
     stop: &AtomicBool,
     told: &mut Told<'_>,
 ) -> Result<AllSummary> {
@@ -161,9 +159,8 @@ pub fn run<S: EventStore>(
     let mut filters = (0..config.filters).map(|n| filter(config, &address, n)).collect::<Result<Vec<_>>>()?;
     let from = Instant::now();
     let readouts = (0..config.readouts).map(|n| readout(config, &address, n)).collect::<Result<Vec<_>>>()?;
-    let mut archive = Archive::default();
+    let mut archive = ScenarioArchive::new(store.clone(), &config.dir.join("archive"), RUN)?;
     let (mut filters_killed, mut server_killed) = (0, 0);
-    let bounds = Bounds::parse(&schema, &RUN.to_string())?;
     // In proportion to the events: a slow machine gets the time that it needs, a process that hangs does not.
     let by = from + PATIENCE + Duration::from_secs(config.events / config.events_per_second.max(1000));
     let mut at_work = readouts;
@@ -194,7 +191,7 @@ pub fn run<S: EventStore>(
             (server, _) = serve(config)?;
             server_killed += 1;
         }
-        archive.round(&store, &events(&store, &bounds)?)?;
+        archive.round()?;
         let mut still = Vec::new();
         for mut readout in at_work {
             match readout.child.try_wait() {
@@ -207,9 +204,8 @@ pub fn run<S: EventStore>(
             store.run_stop(RUN)?;
             stopped = true;
         }
-        let live = ledger.live.total().events;
-        // Looked at twice: the first account was read before the run was stopped.
-        if stopped && live == 0 && store.ledger(RUN)?.live.total().events == 0 {
+        // Looked at again: the first account was read before the run was stopped.
+        if stopped && left(&ledger) == 0 && left(&store.ledger(RUN)?) == 0 {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -221,10 +217,9 @@ pub fn run<S: EventStore>(
         filters: reports,
         filters_killed,
         server_killed,
-        archived: archive.events,
-        archived_bytes: archive.bytes,
+        archive: archive.end()?,
         ledger: closed.ledger,
-        problems: archive.problems,
+        problems: Vec::new(),
         seconds: from.elapsed().as_secs_f64(),
     };
     summary.audit(config);
@@ -233,13 +228,19 @@ pub fn run<S: EventStore>(
     Ok(summary)
 }
 
+/// Events that are neither archived nor ended.
+fn left(ledger: &Ledger) -> u64 {
+    ledger.live.total().events - ledger.in_custody.events
+}
+
 fn serve(config: &AllConfig) -> Result<(Process, String)> {
     let (store, socket) = (config.dir.join("store"), config.dir.join("forebay.sock"));
     if !store.exists() {
         let made = Command::new(&config.program)
             .arg("create")
             .arg(&store)
-            .args(["--hot-bytes", &config.hot_bytes.to_string()])
+            .args(["--hot-bytes", &config.hot_bytes.to_string(), "--container", "4M", "--warm"])
+            .arg(format!("{}:128M", config.dir.join("warm").display()))
             .stdout(Stdio::null())
             .status()
             .map_err(|error| Error::internal("the store cannot be made").with_source(error))?;
@@ -317,31 +318,6 @@ fn start(config: &AllConfig, what: &str, name: &str, arguments: &[(&str, String)
         all.push("--until-stopped".to_owned());
     }
     Process::start(config, name, &all)
-}
-
-/// What the archive does here: reads what is accepted, verifies it, and lets it go.
-#[derive(Default)]
-struct Archive {
-    events: u64,
-    bytes: u64,
-    problems: Vec<String>,
-}
-
-impl Archive {
-    fn round<S: EventStore>(&mut self, store: &S, live: &[EventInfo]) -> Result<()> {
-        for info in live.iter().filter(|info| info.state == LiveState::Accepted) {
-            let Some(event) = store.get_event(&info.primary, &Sources::All)? else { continue };
-            for fragment in &event.fragments {
-                if let Err(error) = fragment.verify() {
-                    self.problems.push(error.to_string());
-                }
-                self.bytes += fragment.len() as u64;
-            }
-            store.release(&info.primary)?;
-            self.events += 1;
-        }
-        Ok(())
-    }
 }
 
 impl Summary for AllSummary {

@@ -60,12 +60,17 @@ impl AllSummary {
         agree("fragments made", sum(|one| one.fragments) + late + unknown, made);
         // An event waits for its sources longer than any of them takes.
         agree("fragments late", late, 0);
-        agree("events archived", self.archived, ledger.released.events);
-        agree("events decided", ledger.rejected.events + ledger.released.events, config.events);
+        // What is in custody is still counted as accepted; nothing else is live.
+        let mut archived = ledger.released;
+        archived += ledger.in_custody;
+        agree("fragments live beside those in custody", ledger.live.total().fragments, ledger.in_custody.fragments);
+        agree("fragments archived", self.archive.contents.fragments, archived.fragments);
+        agree("bytes archived", self.archive.contents.payload_bytes, archived.bytes);
+        agree("events decided", ledger.rejected.events + archived.events, config.events);
         if self.filters_killed == 0 && self.server_killed == 0 {
             let sum = |of: fn(&FilterReport) -> u64| self.filters.iter().map(of).sum::<u64>();
             agree("events rejected", sum(|filter| filter.rejected), ledger.rejected.events);
-            agree("events accepted", sum(|filter| filter.accepted), ledger.released.events);
+            agree("events accepted", sum(|filter| filter.accepted), archived.events);
         }
         let corrupt: u64 = self.filters.iter().map(|filter| filter.corrupt).sum();
         agree("fragments that did not verify", corrupt, 0);

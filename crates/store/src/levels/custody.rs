@@ -7,8 +7,9 @@
 //! ```
 //!
 //! *Invariants*: an event is released only if all of its fragments, and its record, lie in containers in custody as images that
-//! say that it is decided: such images were in their containers when these were claimed. What an update brings lies elsewhere,
-//! and takes the event out of custody.
+//! say that it is decided: such images counted already when their containers were claimed, because nothing that is still on its
+//! way into a container is claimed with it (tests/levels/custody.rs; every demo compares its archive with its ledger). What an update
+//! brings lies elsewhere, and takes the event out of custody.
 
 use crate::RunState;
 use crate::engine::Engine;
@@ -93,23 +94,28 @@ impl Engine {
         level.warm.close_begun(age, &is_over, level.deadline())
     }
 
-    /// Events with images in a container, each once, in the order of their first ones; settled ones or none, with the bytes of
-    /// all of the container's images of them.
+    /// Events with images in a container, each once, in the order of their first ones, with the bytes of all these images; none
+    /// where no event is settled there, or where one is still on its way.
     fn settled_in(&self, level: &Level, container: u32) -> Result<(Vec<Primary>, u64)> {
-        let (mut events, mut bytes, mut any) = (Vec::new(), 0, false);
+        let (mut events, mut bytes, mut any, mut all_arrived) = (Vec::new(), 0, false, true);
         let mut known = HashSet::new();
         level.warm.images_of(container, &mut |_, image| {
             let primary = Primary::from_packed(image.primary);
             bytes += image.table().map(|(entry, _)| u64::from(entry.length)).sum::<u64>();
             if known.insert(primary) {
                 let shard = self.shards.cell_of(image.primary).lock();
-                any |= shard.events.find(image.primary).is_some_and(|event| self.is_settled(&shard, event));
+                if let Some(event) = shard.events.find(image.primary) {
+                    any |= self.is_settled(&shard, event);
+                    // A container may be full before its last images count. A mover that came between would pass over such an
+                    // event, and its proof would cover it.
+                    all_arrived &= !shard.events.slab.at(event, At::Moving);
+                }
                 events.push(primary);
             }
             Ok(())
         })?;
         // All of them, whatever became of some: the place of an event in its container is the same for every claim.
-        if any { Ok((events, bytes)) } else { Ok((Vec::new(), 0)) }
+        if any && all_arrived { Ok((events, bytes)) } else { Ok((Vec::new(), 0)) }
     }
 
     /// The archive has what a claimed container holds: durably in custody. Answers how many events are, whole.

@@ -301,3 +301,30 @@ fn a_proof_of_a_batch_covers_only_what_was_seen_first() {
     assert_eq!(store.prove(&second.token).unwrap(), 2);
     assert_balanced(&store);
 }
+
+/// A container is full before its last images count. A mover that proved it at that moment would cover events that no mover saw.
+#[test]
+fn what_is_on_its_way_is_claimed_by_nobody() {
+    const EVENTS: u64 = 4000;
+    let dir = TempDir::new();
+    let put_deadline = Duration::from_secs(60);
+    let config = Config { maintenance: true, put_deadline, ..at_once(two_levels(dir.path(), 1)) };
+    let store = create(&dir, &events_of(2), &config);
+    let mut seen = std::collections::BTreeSet::new();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| accepted(&store, 0..EVENTS));
+        let deadline = std::time::Instant::now() + Duration::from_secs(120);
+        while !writer.is_finished() || store.ledger(1).unwrap().live.total().events > 0 {
+            assert!(std::time::Instant::now() < deadline, "{:?}", store.ledger(1));
+            let Some(claim) = store.claim(&REQUEST).unwrap() else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            seen.extend(events_of_claim(&store, &claim));
+            store.prove(&claim.token).unwrap();
+        }
+    });
+    assert_eq!(store.ledger(1).unwrap().released.events, EVENTS);
+    assert_eq!(seen.len() as u64, EVENTS, "what was released was seen by a mover");
+    assert_balanced(&store);
+}
