@@ -49,7 +49,7 @@ impl World {
             maintenance: false,
             ..RingConfig::default()
         };
-        let ring = Ring::create(&dir, &ring_keyspace(), config).expect("a ring");
+        let ring = Ring::create(&dir.join("ring"), &ring_keyspace(), config).expect("a ring");
         // Both keep their mappings: nothing is left behind.
         let _ = std::fs::remove_dir_all(&dir);
         let runtime =

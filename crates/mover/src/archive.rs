@@ -256,8 +256,12 @@ impl Archive {
                         known.0 = event.event_fragments;
                         for fragment in event.fragments {
                             let length = fragment.payload.end - fragment.payload.start;
-                            let before = known.1.insert(fragment.source, (fragment.version, length));
-                            inventory.repeated += u64::from(before.is_some());
+                            let before = known.1.get(&fragment.source).map(|(version, _)| *version);
+                            inventory.repeated += u64::from(before == Some(fragment.version));
+                            // Of several versions the highest counts, in whatever order they were archived.
+                            if before.is_none_or(|before| before < fragment.version) {
+                                known.1.insert(fragment.source, (fragment.version, length));
+                            }
                         }
                     }
                 }

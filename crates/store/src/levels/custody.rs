@@ -218,3 +218,49 @@ impl Engine {
         (over || short).then_some(container)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::placement::At;
+    use crate::{Config, PutOptions, PutOutcome, Store, WarmDevice};
+    use forebay_core::{ClaimRequest, Keyspace, MovedStore};
+    use forebay_testkit::media::{SimDevice, SimMedium};
+    use std::time::Duration;
+
+    /// A container is full before its last images count. A mover that claimed it then would pass over their events, and its
+    /// proof would cover them.
+    #[test]
+    fn a_container_into_which_something_is_on_its_way_is_not_claimed() {
+        let config = Config {
+            hot_bytes: 16 << 20,
+            maintenance: false,
+            container_bytes: 256 << 10,
+            device_log_bytes: 256 << 10,
+            warm: vec![WarmDevice::device(SimDevice::new("warm", 16 << 20), 5 << 20)],
+            ..Config::default()
+        };
+        let store = Store::create_on(SimMedium::new(config.hot_bytes), &Keyspace::events("moving", 1), config).unwrap();
+        for event in 0..3 {
+            let key = store.schema().key(&[1, event, 0]).unwrap();
+            assert_eq!(store.put(&key, &[7; 3000], &PutOptions::default()).unwrap(), PutOutcome::Stored);
+            let primary = store.schema().primary_of(&key);
+            store.lease(&primary, None).unwrap().expect("a ready event").accept(&["physics"]).unwrap();
+        }
+        store.tick();
+        let last = store.schema().primary(&[1, 2]).unwrap();
+        let on_its_way = |is: bool| {
+            let mut shard = store.engine().shards.cell_of(last.as_bytes()).lock();
+            let event = shard.events.find(last.as_bytes()).unwrap();
+            assert!(store.engine().is_settled(&shard, event), "the tick has moved it");
+            match is {
+                true => shard.events.slab.set_at(event, At::Moving),
+                false => shard.events.slab.clear_at(event, At::Moving),
+            }
+        };
+        let request = ClaimRequest { device: None, move_after: Duration::ZERO, duration: Duration::from_secs(60) };
+        on_its_way(true);
+        assert!(store.claim(&request).unwrap().is_none());
+        on_its_way(false);
+        assert_eq!(store.claim(&request).unwrap().map(|claim| claim.events), Some(3));
+    }
+}
