@@ -106,17 +106,6 @@ fn a_server_that_refuses_the_mover_stops_nothing() {
 }
 
 #[test]
-fn a_bucket_that_ignores_conditions_is_refused_before_anything_is_claimed() {
-    let (scene, stand_in) = (scene(), StandIn::new());
-    stand_in.ignore_conditions(true);
-    let error = scene.mover(&bucket(&stand_in), options()).run(false, &mut |_, _| {}).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid, "{error}");
-    assert!(error.message().contains("ignores the condition"), "{error}");
-    assert!(stand_in.names().iter().all(|name| !name.ends_with(".fba")));
-    assert_eq!(scene.store.ledger(RUN).unwrap().in_custody.events, 0);
-}
-
-#[test]
 fn many_movers_share_the_containers() {
     let (scene, stand_in) = (scene(), StandIn::new());
     let archive = bucket(&stand_in);
