@@ -68,7 +68,7 @@ struct Files {
     index: BufWriter<File>,
 }
 
-/// Ticks of so many sources that make a piece, at the declared rate.
+/// Ticks that make a piece: a piece has about the same bytes for any number of sources, at the declared rate.
 pub(super) fn piece_ticks(keyspace: &RingKeyspace, sources: usize) -> u64 {
     let rate = u128::from(keyspace.source_bytes_per_second).max(1) * (sources.max(1) as u128);
     let ticks = u128::from(PIECE_BYTES) * u128::from(keyspace.ticks_per_second) / rate;
