@@ -145,10 +145,12 @@ fn movers_and_servers_that_are_killed_lose_nothing_and_archive_nothing_twice() {
         accept(&client(&server), events..events + 120);
         events += 120;
         until_down(&temp, 1);
-        // Killed a little later each time: at the claim, the read, the write, the manifest, the proof.
+        // Killed a little later each time: at the claim, the read, the write, the manifest, the proof. By its address: of a
+        // directory whose server was just killed it would have the store itself.
+        let address = format!("tcp://{}", server.address("native"));
         let arguments = [
             "move",
-            "STORE",
+            &address,
             "--to",
             TO,
             "--once",

@@ -69,7 +69,11 @@ impl Engine {
         }
     }
 
-    fn write_to(&self, level: &Level, demoter: &mut Demoter, target: Target, batch: Vec<Moving>, kind: ExtentKind) {
+    fn write_to(&self, level: &Level, demoter: &mut Demoter, target: Target, mut batch: Vec<Moving>, kind: ExtentKind) {
+        if level.is_refused(self.timer().now()) && !target.moving {
+            batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
+            return;
+        }
         let at = match self.open_writer(level, demoter, &target) {
             Ok(at) => at,
             Err(error) => {
@@ -128,6 +132,17 @@ impl Engine {
                 }
                 open.pending.push_back((ticket, bytes, written));
                 demoter.in_flight += bytes;
+            }
+            // Nothing of it was written. What fits goes, and what it was in becomes free: as a whole it might never fit.
+            Err(error) if error.kind() == Kind::Full => {
+                if batch.len() == 1 {
+                    level.refuse(self.timer().now());
+                    batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
+                    return;
+                }
+                let rest = batch.split_off(batch.len() / 2);
+                self.write_to(level, demoter, target, batch, kind);
+                self.write_to(level, demoter, target, rest, kind);
             }
             Err(error) => {
                 level.note(error.to_string());

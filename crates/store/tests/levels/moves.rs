@@ -3,7 +3,8 @@
 use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, contents, key, payload, put};
 use forebay_store::core::{Level, LiveState};
-use forebay_store::{GetAny, Sources, Store};
+use forebay_store::{Config, GetAny, Sources, Store, WarmDevice};
+use std::time::{Duration, Instant};
 
 const MOST: usize = 3000;
 
@@ -80,4 +81,30 @@ fn undecided_events_are_leased_and_decided_where_they_are() {
     // As a crash leaves it: nothing is closed.
     std::mem::forget(store.clone());
     drop(leases);
+}
+
+/// What waits is more than there is room for: what fits goes. As one batch it would be tried again for ever.
+#[test]
+fn of_a_batch_that_does_not_fit_goes_what_does() {
+    let dir = TempDir::new();
+    let warm = vec![WarmDevice::directory(dir.path().join("warm-0"), 2 << 20)];
+    let store = create(&dir, &events_of(4), &Config { warm, ..two_levels(dir.path(), 1) });
+    fill(&store, 200);
+    for lease in store.get_any(&GetAny { n: 200, ..GetAny::default() }).unwrap() {
+        lease.accept(&["physics"]).unwrap();
+    }
+    store.tick();
+    let down = |event: &u64| store.get(&key(1, *event, 0)).unwrap().unwrap().level() == Level::Warm;
+    let gone = (0..200).filter(down).count();
+    assert!((20..200).contains(&gone), "{gone}");
+    // Room that comes is used by the rest, in as many turns as it takes.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while store.ledger(1).unwrap().released.events < 200 {
+        for event in (0..200).filter(|event| store.get(&key(1, *event, 0)).unwrap().is_some()).filter(down) {
+            assert!(store.release(&store.schema().primary(&[1, event]).unwrap()).unwrap());
+        }
+        store.tick();
+        assert!(Instant::now() < deadline, "{:?}", store.ledger(1).unwrap());
+    }
+    assert_balanced(&store);
 }
