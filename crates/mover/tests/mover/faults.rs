@@ -1,12 +1,14 @@
 //! Places that fail, lie or lose answers; movers that stop, come late, or meet.
 
-use crate::scene::{RUN, SOURCES, Scene, options};
+use crate::scene::{RUN, SOURCES, Scene, config, keyspace, options, payload};
 use forebay_core::{Kind, MovedStore};
 use forebay_dataset::storage::Options;
 use forebay_mover::{Archive, MoverOptions};
+use forebay_store::{Config, PutOptions, Store};
+use forebay_testkit::TempDir;
 use forebay_testkit::s3::{self, Fault, StandIn};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn bucket(stand_in: &StandIn) -> Archive {
     let pairs = [
@@ -205,4 +207,61 @@ fn while_a_container_is_claimed_its_events_may_go() {
     assert!(archive.event(&manifest, &scene.primary(0)).unwrap().is_none());
     let ledger = scene.store.ledger(RUN).unwrap();
     assert_eq!((ledger.in_custody.events, ledger.released.events, ledger.imbalance()), (198, 1, None));
+}
+
+/// A mover names an object and dies; what it passed over comes back to the debug stream, and the store starts anew. The next
+/// mover goes on behind what is named: that event must not be taken for archived.
+#[test]
+fn what_a_mover_passed_over_is_the_archives_when_it_comes_back() {
+    let (dir, stand_in) = (TempDir::new(), StandIn::new());
+    // Without threads nothing goes down between the steps.
+    let config = Config { maintenance: false, ..config(&dir, true) };
+    let place = dir.path().join("store");
+    let store = Store::create(&place, &keyspace(), config.clone()).unwrap();
+    let mut scene = Scene { dir, store };
+    for event in 0..5 {
+        for source in 0..SOURCES {
+            let key = scene.store.schema().key(&[RUN, event, source]).unwrap();
+            let _ = scene.store.put(&key, &payload(event, source), &PutOptions::default()).unwrap();
+        }
+    }
+    let fail = |scene: &Scene, event| {
+        let lease = scene.store.lease(&scene.primary(event), Some(Duration::from_millis(1))).unwrap().unwrap();
+        // Without a verdict: it is left to its time-out.
+        drop(lease);
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    (0..5).for_each(|event| fail(&scene, event));
+    scene.until("they are in the debug stream, on the warm level", || {
+        scene.store.tick();
+        let stats = scene.store.warm_stats().unwrap();
+        scene.store.ledger(RUN).unwrap().live.debug.events == 5 && stats.demoted_events == 5
+    });
+    assert!(scene.store.replay(&scene.primary(0)).unwrap());
+    // The manifest has its objects, and says so to nobody: its answer is lost, and it is not read again.
+    stand_in.fault(Fault::next("PUT", s3::Kind::LoseAnswer).of("manifest"));
+    let denied = s3::Kind::Status { status: 403, code: "AccessDenied".to_owned() };
+    stand_in.fault(Fault::next("GET", denied).of("manifest").after(2).times(1000));
+    let archive = bucket(&stand_in);
+    scene.mover(&archive, options()).round().unwrap_err();
+    stand_in.clear_faults();
+    let named = archive.manifest_there(RUN).unwrap();
+    assert_eq!(named.objects.iter().map(|object| object.contents.events).sum::<u64>(), 4, "all but the one replayed");
+    // Its worker dies with the store: the opening finds it failed once more.
+    fail(&scene, 0);
+    scene.store.close().unwrap();
+    scene.store = Store::open(&place, config).unwrap();
+    assert_eq!(scene.store.ledger(RUN).unwrap().live.debug.events, 5);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while scene.store.ledger(RUN).unwrap().live.total().events > 0 {
+        let _ = scene.mover(&archive, options()).round();
+        scene.store.tick();
+        let ledger = scene.store.ledger(RUN).unwrap();
+        if ledger.in_custody.events == 5 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{ledger:?}");
+    }
+    let inventory = archive.inventory(&archive.manifest_there(RUN).unwrap()).unwrap();
+    assert_eq!((inventory.events, inventory.fragments), (5, 5 * SOURCES));
 }
