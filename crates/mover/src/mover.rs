@@ -92,6 +92,8 @@ pub struct Mover<S> {
     options: MoverOptions,
     stop: Arc<AtomicBool>,
     moved: Mutex<Moved>,
+    /// The place keeps to the conditions of puts.
+    is_checked: AtomicBool,
     /// From when on the next object may go out.
     free_at: Mutex<Instant>,
 }
@@ -128,7 +130,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
     /// A mover that ends its work soon after `stop` is set.
     pub fn new(store: S, archive: Archive, options: MoverOptions, stop: Arc<AtomicBool>) -> Mover<S> {
         let (moved, free_at) = (Mutex::default(), Mutex::new(Instant::now()));
-        Mover { store, archive, options, stop, moved, free_at }
+        Mover { store, archive, options, stop, moved, is_checked: AtomicBool::new(false), free_at }
     }
 
     /// What it has done until now.
@@ -187,6 +189,11 @@ impl<S: EventStore + MovedStore> Mover<S> {
     }
 
     fn claim(&self) -> Result<Option<Claim>> {
+        // Before anything is taken: where conditions are ignored, two movers would overwrite each other's manifests.
+        if !self.is_checked.load(Ordering::Relaxed) {
+            self.archive.place().check_conditions(&format!("check/{:016x}", rand::random::<u64>()))?;
+            self.is_checked.store(true, Ordering::Relaxed);
+        }
         let MoverOptions { device, move_after, claim: duration, .. } = self.options;
         self.store.claim(&ClaimRequest { device, move_after, duration })
     }

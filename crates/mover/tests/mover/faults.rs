@@ -8,6 +8,7 @@ use forebay_store::{Config, PutOptions, Store};
 use forebay_testkit::TempDir;
 use forebay_testkit::s3::{self, Fault, StandIn};
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 fn bucket(stand_in: &StandIn) -> Archive {
@@ -105,6 +106,17 @@ fn a_server_that_refuses_the_mover_stops_nothing() {
     other.run(true, &mut |_, _| {}).unwrap();
     scene.check(&archive, 0..200);
     assert_eq!(other.moved().objects + named, archive.manifest_there(RUN).unwrap().objects.len() as u64);
+}
+
+#[test]
+fn a_bucket_that_ignores_conditions_is_refused_before_anything_is_claimed() {
+    let (scene, stand_in) = (scene(), StandIn::new());
+    stand_in.ignore_conditions(true);
+    let error = scene.mover(&bucket(&stand_in), options()).run(false, &mut |_, _| {}).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    assert!(error.message().contains("ignores the condition"), "{error}");
+    assert!(stand_in.names().iter().all(|name| !name.ends_with(".fba")));
+    assert_eq!(scene.store.ledger(RUN).unwrap().in_custody.events, 0);
 }
 
 #[test]
@@ -264,4 +276,52 @@ fn what_a_mover_passed_over_is_the_archives_when_it_comes_back() {
     }
     let inventory = archive.inventory(&archive.manifest_there(RUN).unwrap()).unwrap();
     assert_eq!((inventory.events, inventory.fragments), (5, 5 * SOURCES));
+}
+
+/// Bytes that rot on a device keep their container from the archive, and no other one.
+#[test]
+fn a_container_that_cannot_be_read_keeps_no_other_from_the_archive() {
+    let (scene, stand_in) = (Scene::new(true), StandIn::new());
+    scene.accept(0..1500, &["physics"]);
+    scene.settle();
+    // The longest, which is no part of another one.
+    let all = (0..1500).flat_map(|event| (0..SOURCES).map(move |source| (event, source)));
+    let (event, source) = all.max_by_key(|(event, source)| payload(*event, *source).len()).unwrap();
+    let rotten = payload(event, source);
+    let files = std::fs::read_dir(scene.dir.path().join("warm")).unwrap().map(|entry| entry.unwrap().path());
+    let mut places = files.filter_map(|file| {
+        let bytes = std::fs::read(&file).unwrap();
+        bytes.windows(rotten.len()).position(|window| window == rotten).map(|at| (file, at as u64))
+    });
+    let (file, at) = places.next().expect("it is on the warm level");
+    let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+    file.write_all_at(&[!rotten[0]], at).unwrap();
+    file.sync_all().unwrap();
+    let archive = bucket(&stand_in);
+    let mover = scene.mover(&archive, options());
+    let mut refused = 0;
+    // As a mover that runs: it goes on after a failure.
+    while refused < 3 {
+        match mover.round() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 3, "it is tried again");
+    let ledger = scene.store.ledger(RUN).unwrap();
+    let gone = ledger.in_custody.events + ledger.released.events;
+    let left = scene.store.containers().iter().filter(|container| container.state == "full").count();
+    assert_eq!((left, ledger.imbalance()), (1, None));
+    assert!(gone > 900 && gone < 1500, "{ledger:?}");
+    // The event is named, and an operator ends it: the rest of its container goes too.
+    assert!(scene.store.remove_event(&scene.primary(event)).unwrap());
+    mover.run(true, &mut |_, _| {}).unwrap();
+    let ledger = scene.store.ledger(RUN).unwrap();
+    assert_eq!(ledger.in_custody.events + ledger.released.events, 1499);
+    let inventory = archive.inventory(&archive.manifest_there(RUN).unwrap()).unwrap();
+    assert_eq!((inventory.events, inventory.repeated), (1499, 0));
 }

@@ -111,8 +111,9 @@ impl MovedStore for Store {
         match proved {
             Ok(events) => {
                 claims.note_proved(*token, events);
-                if claimed.unit == Unit::Batch {
-                    claimed.events.iter().for_each(|primary| _ = claims.in_batches.remove(primary));
+                match &claimed.unit {
+                    Unit::Container { container, .. } => _ = claims.unproved.remove(container),
+                    Unit::Batch => claimed.events.iter().for_each(|primary| _ = claims.in_batches.remove(primary)),
                 }
                 Ok(events)
             }
@@ -156,6 +157,7 @@ impl Engine {
     /// A claim has ended without a proof.
     fn let_go(&self, claimed: &Claimed) {
         let (Unit::Container { container, .. }, Some(level)) = (&claimed.unit, &self.placement.level) else { return };
+        *self.claims.lock().unproved.entry(*container).or_default() += 1;
         level.unproved_claims.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = level.warm.end_drain(*container, Some(&level.log)) {
             level.note(error.to_string());

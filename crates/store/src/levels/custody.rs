@@ -51,7 +51,13 @@ impl Engine {
             return Err(Error::invalid(format!("there is no device {device}: devices are numbered from 0")));
         }
         self.close_for_movers(level, request.move_after)?;
-        for (container, generation) in level.warm.drainable(request.device) {
+        let mut drainable = level.warm.drainable(request.device);
+        {
+            let claims = self.claims.lock();
+            // Stable: among those that were tried as often the oldest goes first.
+            drainable.sort_by_key(|(container, _)| claims.unproved.get(container).copied().unwrap_or_default());
+        }
+        for (container, generation) in drainable {
             let (events, bytes) = self.settled_in(level, container)?;
             // A shared one may have only what nobody has decided yet.
             if events.is_empty() {
@@ -122,6 +128,7 @@ impl Engine {
     pub(crate) fn begin_custody(&self, container: u32) -> Result<u64> {
         let level = self.placement.level.as_ref().ok_or_else(|| Error::internal("custody without a warm level"))?;
         let now = self.config.clock.wall_ms();
+        level.custody.lock().proved.insert(container, self.timer().now());
         level.warm.begin_custody(container, now)?;
         level.proved_ms.store(now, Ordering::Relaxed);
         self.mark_custody(level, container)
@@ -205,12 +212,17 @@ impl Engine {
     fn next_to_release(&self, level: &Level, custody: &mut Custody) -> Option<u32> {
         let all = level.warm.in_custody();
         let now = self.timer().now();
-        custody.later.retain(|container, again| *again > now && all.iter().any(|(_, known)| known == container));
-        let (min_ms, now_ms) = (self.config.custody_min.as_millis() as u64, self.config.clock.wall_ms());
+        let is_there = |container: &u32| all.iter().any(|(_, known)| known == container);
+        custody.later.retain(|container, again| *again > now && is_there(container));
+        // One whose proof is under way is not there yet.
+        let min = self.config.custody_min;
+        custody.proved.retain(|container, since| is_there(container) || now.saturating_duration_since(*since) < min);
+        let (min_ms, now_ms) = (min.as_millis() as u64, self.config.clock.wall_ms());
         let next = all.into_iter().find(|(_, container)| !custody.later.contains_key(container));
         let (since, container) = next?;
-        // A clock that was set back makes custody longer, never shorter.
-        let over = now_ms >= since && now_ms - since >= min_ms;
+        // A wall clock that was set back makes custody longer. One that was set forward makes only that of earlier lives shorter.
+        let rested = custody.proved.get(&container).is_none_or(|since| now.saturating_duration_since(*since) >= min);
+        let over = rested && now_ms >= since && now_ms - since >= min_ms;
         let short = level.warm.fill() > self.config.custody_high.unwrap_or(self.config.warm_low);
         if short && !over {
             level.custody_shortened.fetch_add(1, Ordering::Relaxed);

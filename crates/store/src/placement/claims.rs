@@ -36,6 +36,9 @@ pub(crate) struct Claims {
     /// Since when events wait that are too few for a batch.
     pub(crate) few_since: Option<Instant>,
     proved: VecDeque<(Token, u64)>,
+    /// How often each container was claimed since its last proof: others go first then, so that one that cannot be read does
+    /// not keep them from the archive.
+    pub(crate) unproved: BTreeMap<u32, u32>,
 }
 
 impl Claims {
@@ -80,4 +83,6 @@ pub(crate) struct Custody {
     pub(crate) again: Option<Instant>,
     /// Containers that were tried, and when they are tried again if something still lives in them.
     pub(crate) later: BTreeMap<u32, Instant>,
+    /// Containers that were proved in this life: a wall clock that jumps makes their custody no shorter.
+    pub(crate) proved: BTreeMap<u32, Instant>,
 }

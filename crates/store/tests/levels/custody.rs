@@ -2,9 +2,12 @@
 
 use super::{create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, eventually, key, put, refused, small_config};
-use forebay_store::core::{Claim, ClaimRequest, Keyspace, Kind, LiveState, ManualTime, MovedStore, Primary, Unit};
+use forebay_store::core::{
+    Claim, ClaimRequest, Clock, Keyspace, Kind, LiveState, ManualTime, MovedStore, Primary, Timer, Unit,
+};
 use forebay_store::{Config, GetAny, Sources, Store};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const REQUEST: ClaimRequest =
@@ -327,4 +330,81 @@ fn what_is_on_its_way_is_claimed_by_nobody() {
     assert_eq!(store.ledger(1).unwrap().released.events, EVENTS);
     assert_eq!(seen.len() as u64, EVENTS, "what was released was seen by a mover");
     assert_balanced(&store);
+}
+
+/// A wall clock that is set by hand, beside the one of the machine that only goes forward.
+#[derive(Debug, Default)]
+struct SetByHand {
+    time: ManualTime,
+    wall_ms: AtomicU64,
+}
+
+impl Clock for SetByHand {
+    fn now_ns(&self) -> u64 {
+        self.time.now_ns()
+    }
+
+    fn timer(&self) -> &dyn Timer {
+        self.time.timer()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.wall_ms.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn a_wall_clock_that_jumps_makes_custody_no_shorter() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let dir = TempDir::new();
+    let clock = Arc::new(SetByHand::default());
+    let config = Config { clock: clock.clone(), custody_min: HOUR, ..two_levels(dir.path(), 1) };
+    let store = create(&dir, &events_of(2), &config);
+    accepted(&store, 0..5);
+    let one = claim(&store).unwrap();
+    clock.wall_ms.store(1, Ordering::Relaxed);
+    // Proved by a clock that stands at 1970, which is set right a little later.
+    assert_eq!(store.prove(&one.token).unwrap(), 5);
+    clock.wall_ms.store(1_800_000_000_000, Ordering::Relaxed);
+    clock.time.advance(HOUR / 2);
+    (0..3).for_each(|_| store.tick());
+    assert_eq!(store.ledger(1).unwrap().in_custody.events, 5);
+    clock.time.advance(HOUR / 2);
+    eventually(&store, "an hour is over", || store.ledger(1).unwrap().released.events == 5);
+    // One that is set back makes it longer.
+    accepted(&store, 5..10);
+    let two = claim(&store).unwrap();
+    assert_eq!(store.prove(&two.token).unwrap(), 5);
+    clock.wall_ms.store(1_700_000_000_000, Ordering::Relaxed);
+    clock.time.advance(2 * HOUR);
+    (0..3).for_each(|_| store.tick());
+    assert_eq!(store.ledger(1).unwrap().in_custody.events, 5);
+    clock.wall_ms.store(1_800_003_600_000, Ordering::Relaxed);
+    clock.time.advance(Duration::from_secs(1));
+    eventually(&store, "it is right again", || store.ledger(1).unwrap().released.events == 10);
+    assert_balanced(&store);
+}
+
+#[test]
+fn a_container_that_its_mover_gives_back_lets_others_go_first() {
+    let dir = TempDir::new();
+    let store = create(&dir, &events_of(2), &two_levels(dir.path(), 1));
+    let mut units = Vec::new();
+    for first in [0, 5, 10] {
+        accepted(&store, first..first + 5);
+        // Closed by a claim, which ends by nobody's fault.
+        let claim = claim(&store).unwrap();
+        units.push(claim.unit.clone());
+        assert_eq!(claim.events, 5);
+        store.give_back(&claim.token).unwrap();
+    }
+    let next = |_| {
+        let claim = claim(&store).unwrap();
+        store.give_back(&claim.token).unwrap();
+        claim.unit
+    };
+    assert_ne!(units[0], units[1]);
+    assert_ne!(units[1], units[2]);
+    let seen: Vec<Unit> = (0..6).map(next).collect();
+    assert!(units.iter().all(|unit| seen.iter().filter(|seen| *seen == unit).count() == 2), "{seen:?}");
 }
