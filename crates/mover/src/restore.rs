@@ -1,14 +1,18 @@
 //! Events of an archived run are put into a store again, as another run.
 //!
 //! *Invariants*: the store never had the run; what is there afterwards has keys, but for the run, attributes, status and
-//! checksums as archived.
+//! checksums as archived. No worker gets a part of an event: its seal alone makes it ready.
 //!
 //! *On failure*: a run that was restored in part stays: remove its events, and take another number.
 
 use crate::archive::{Archive, WholeEvent};
 use crate::object::Contents;
-use forebay_core::{Error, EventStore, Primary, PutOptions, PutOutcome, Result};
+use forebay_core::{Completeness, Error, EventStore, Primary, PutOptions, PutOutcome, Result, RunConfig};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long an event may take to be put, far beyond what a store that answers needs.
+const WITHIN: Duration = Duration::from_secs(3600);
 
 /// How a run is restored.
 #[derive(Clone, Debug)]
@@ -53,7 +57,9 @@ pub fn restore<S: EventStore>(
         }
         names.extend(object.events.iter().map(|place| place.primary));
     }
-    store.run_open(as_run, &store.keyspace().run)?;
+    let sealed =
+        RunConfig { stop_grace: store.keyspace().run.stop_grace, ..RunConfig::new(Completeness::Seal, WITHIN) };
+    store.run_open(as_run, &sealed)?;
     let mut done = Contents::default();
     for name in names {
         let whole = archive.event(&manifest, &name)?.ok_or_else(|| Error::internal("an event that was listed"))?;
@@ -90,13 +96,14 @@ fn put_event<S: EventStore>(store: &S, whole: &WholeEvent, restore: &Restore) ->
             late => return Err(Error::conflict(format!("event {name}: a fragment of it was answered {late:?}"))),
         }
     }
-    // Complete or not, no more will come.
     store.seal(&primary)?;
     let Some(stage) = &restore.stage else { return Ok(()) };
     if store.keyspace().stage(stage)? > 0 {
         let lease = store.lease(&primary, None)?;
         let lease =
-            lease.ok_or_else(|| Error::conflict(format!("event {name} was taken before it was in its stage")))?;
+            lease.ok_or_else(|| Error::conflict(format!(
+                "event {name} was taken by a worker of the first stage before it was in stage `{stage}`: let none of these work while a run is restored"
+            )))?;
         lease.pass(stage, &[])?;
     }
     Ok(())

@@ -1,11 +1,11 @@
 //! Without faults: what is in the archive, and what is in the store again.
 
 use crate::scene::{RUN, SOURCES, Scene, all, config, keyspace, options, payload};
-use forebay_core::{Kind, LiveState};
+use forebay_core::{Accept, Kind, LiveState, ResultFragment};
 use forebay_mover::{MoverOptions, Restore, restore};
-use forebay_store::{Config, GetAny, PutOptions, Store};
+use forebay_store::{Config, GetAny, PutOptions, Sources, Store};
 use forebay_testkit::TempDir;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_accepted_is_archived_proved_and_released() {
@@ -116,4 +116,41 @@ fn a_run_is_restored_as_another_one() {
     let known = Restore { run: 4711, ..how };
     let nothing = restore(&archive, &other, &Restore { as_run: 100, ..known }, &mut |_| true).unwrap_err();
     assert!(nothing.message().contains("nothing of run 4711"), "{nothing}");
+}
+
+#[test]
+fn no_worker_gets_a_part_of_what_is_restored() {
+    let scene = Scene::new(true);
+    let schema = scene.store.schema();
+    for event in 0..60 {
+        for source in 0..SOURCES {
+            let key = schema.key(&[RUN, event, source]).unwrap();
+            let _ = scene.store.put(&key, &payload(event, source), &PutOptions::default()).unwrap();
+        }
+        let result = schema.source_of(&schema.key(&[RUN, event, 99]).unwrap());
+        let results = [ResultFragment::new(&result, b"a result")];
+        let lease = scene.store.lease(&scene.primary(event), None).unwrap().unwrap();
+        lease.accept_into(&Accept { streams: &[("physics", Sources::All)], results: &results }).unwrap();
+    }
+    scene.settle();
+    let archive = scene.archive();
+    scene.mover(&archive, options()).run(true, &mut |_, _| {}).unwrap();
+    let dir = TempDir::new();
+    let other = Store::create(&dir.path().join("store"), &keyspace(), config(&dir, false)).unwrap();
+    let seen = std::thread::scope(|scope| {
+        let farm = scope.spawn(|| {
+            let (mut seen, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(60));
+            while seen.len() < 60 && Instant::now() < deadline {
+                for lease in other.get_any(&GetAny { n: 8, ..GetAny::default() }).unwrap() {
+                    seen.push(lease.event_fragments);
+                    lease.reject().unwrap();
+                }
+            }
+            seen
+        });
+        let how = Restore { run: RUN, as_run: 99, stage: None };
+        restore(&archive, &other, &how, &mut |_| true).unwrap();
+        farm.join().unwrap()
+    });
+    assert_eq!(seen, [SOURCES as u32 + 1; 60]);
 }
