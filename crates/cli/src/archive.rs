@@ -9,9 +9,9 @@ use crate::open::{Close, Place};
 use crate::output::{Answer, Output, hex_dump};
 use crate::{signal, units};
 use clap::Subcommand;
-use forebay_core::{Error, EventStore, KeySchema, Result};
+use forebay_core::{Error, KeySchema, Result};
 use forebay_dataset::storage::Options;
-use forebay_mover::{Archive, Manifest, ManifestObject, Restore, WholeEvent, restore};
+use forebay_mover::{Archive, Manifest, ManifestObject, Restore, WholeEvent, audit, restore};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -72,6 +72,9 @@ fn open(url: &str) -> Result<Archive> {
     Archive::open(url, &Options::default())
 }
 
+const NO_RUNS: &str =
+    "no runs are listed here; a bucket that does not let itself be listed looks the same: name the run";
+
 /// List runs, or the objects of a run with name, bytes, adler32, md5, run, stream and lumi range.
 #[derive(clap::Args)]
 struct Ls {
@@ -99,7 +102,9 @@ impl Ls {
                 all.push(json!({ "run": run, "objects": objects, "bytes": bytes, "events": events }));
             }
             if all.is_empty() {
-                out.line("no runs here")?;
+                out.line(
+                    "no runs are listed here; a bucket that does not let itself be listed looks the same: name the run",
+                )?;
             }
             out.json(&json!({ "url": self.url, "runs": all }))?;
             return Ok(Answer::found(!all.is_empty()));
@@ -285,6 +290,9 @@ impl Verify {
         let archive = open(&self.url)?;
         let runs = self.run.map_or_else(|| archive.runs(), |run| Ok(vec![run]))?;
         let (mut problems, mut objects, mut bytes) = (Vec::new(), 0, 0);
+        if runs.is_empty() {
+            problems.push(format!("{}: {NO_RUNS}", self.url));
+        }
         let progress = Progress::start(out, "verifying");
         for run in runs {
             let manifest = archive.manifest_there(run)?;
@@ -366,7 +374,8 @@ Set what the archive has of a run against the run's ledger, fragment for fragmen
 archive. Reads every directory of the run's objects, no payload (`verify` does that). Exit code 1 where something is missing.
 
 More in the archive than was let go is no problem: it was archived and is not proved yet, or was removed from the store since. Less \
-is one, unless an operator released events by hand (`forebay release`; a server's audit log names who did).
+is one, unless an operator released events by hand (`forebay release`; a server's audit log names who did). Events that the store \
+still has are looked up, and do not count for what is released; what was removed after it was archived cannot be told from that.
 
 Example:
   forebay archive audit tcp://daq01:7440 s3://raw/2026 7
@@ -388,31 +397,18 @@ impl Audit {
     fn run(&self, out: &mut Output) -> Result<Answer> {
         let archive = open(&self.url)?;
         let store = self.store.open(out)?;
-        // The store first: what is proved in between is more in the archive, never less.
-        let ledger = store.ledger(self.run)?;
-        store.close()?;
         let progress = Progress::start(out, "reading directories");
-        let inventory = archive.inventory(&archive.manifest(self.run)?.unwrap_or_default())?;
+        let found = audit(&archive, &store, self.run, &mut |done, all| progress.set(done, all, "events"))?;
         drop(progress);
-        let gone = ledger.released.fragments + ledger.in_custody.fragments;
-        let bytes = ledger.released.bytes + ledger.in_custody.bytes;
+        store.close()?;
+        let forebay_mover::Audit { ledger, inventory, problems, .. } = &found;
         let kept = ledger.live.accepted.fragments + ledger.live.debug.fragments - ledger.in_custody.fragments;
-        let mut problems: Vec<String> = Vec::new();
-        problems.extend(ledger.imbalance().map(|what| format!("the ledger does not balance: {what}")));
-        if inventory.fragments < gone || inventory.payload_bytes < bytes {
-            problems.push(format!(
-                "{} with {bytes} bytes are released or in custody; the archive has {} with {}",
-                units::plural(gone, "fragment"),
-                inventory.fragments,
-                inventory.payload_bytes
-            ));
-        }
-        problems.extend(inventory.faults.iter().map(|fault| format!("{}: {}", fault.name, fault.what)));
         out.json(&json!({
             "run": self.run,
             "archive": inventory,
             "released": ledger.released,
             "in_custody": ledger.in_custody,
+            "still_in_store_fragments": found.still_there.0,
             "not_archived_fragments": kept,
             "problems": problems,
         }))?;
@@ -429,7 +425,7 @@ impl Audit {
             units::plural(ledger.released.fragments, "fragment"),
             ledger.in_custody.fragments
         ))?;
-        out.problems(&problems)
+        out.problems(problems)
     }
 }
 

@@ -63,6 +63,9 @@ pub struct Inventory {
     pub repeated: u64,
     /// Objects that cannot be read.
     pub faults: Vec<Fault>,
+    /// Of each event how many fragments, and their payload bytes.
+    #[serde(skip)]
+    pub by_event: BTreeMap<Primary, (u64, u64)>,
 }
 
 impl Archive {
@@ -271,11 +274,13 @@ impl Archive {
                 Err(error) => return Err(error),
             }
         }
-        for (expected, fragments) in events.values() {
+        for (primary, (expected, fragments)) in events {
+            let of_event = (fragments.len() as u64, fragments.values().map(|(_, length)| length).sum());
             inventory.events += 1;
-            inventory.partial += u64::from(fragments.len() < *expected as usize);
-            inventory.fragments += fragments.len() as u64;
-            inventory.payload_bytes += fragments.values().map(|(_, length)| length).sum::<u64>();
+            inventory.partial += u64::from(of_event.0 < u64::from(expected));
+            inventory.fragments += of_event.0;
+            inventory.payload_bytes += of_event.1;
+            inventory.by_event.insert(primary, of_event);
         }
         Ok(inventory)
     }

@@ -9,6 +9,7 @@
 //! *Not here*: claims and custody (`forebay-store`); how places are spoken with (`forebay_dataset::storage`).
 
 mod archive;
+mod audit;
 mod limits;
 mod manifest;
 mod mover;
@@ -16,6 +17,7 @@ mod object;
 mod restore;
 
 pub use archive::{Archive, Fault, Inventory, WholeEvent};
+pub use audit::{Audit, audit};
 pub use manifest::{Manifest, ManifestObject, folder_of, manifest_of};
 pub use mover::{Moved, Mover, MoverOptions};
 pub use object::{ArchivedEvent, Builder, Contents, EventPlace, Fragment, Head, Object, ReadPiece, piece_of};

@@ -3,7 +3,7 @@
 use crate::scene::{RUN, SOURCES, Scene, config, keyspace, options, payload};
 use forebay_core::{Kind, MovedStore};
 use forebay_dataset::storage::Options;
-use forebay_mover::{Archive, MoverOptions};
+use forebay_mover::{Archive, MoverOptions, audit};
 use forebay_store::{Config, PutOptions, Store};
 use forebay_testkit::TempDir;
 use forebay_testkit::s3::{self, Fault, StandIn};
@@ -324,4 +324,34 @@ fn a_container_that_cannot_be_read_keeps_no_other_from_the_archive() {
     assert_eq!(ledger.in_custody.events + ledger.released.events, 1499);
     let inventory = archive.inventory(&archive.manifest_there(RUN).unwrap()).unwrap();
     assert_eq!((inventory.events, inventory.repeated), (1499, 0));
+}
+
+/// What is archived and not proved cannot stand for what was released without an archive.
+#[test]
+fn an_audit_finds_what_was_released_without_an_archive() {
+    let (scene, stand_in) = (Scene::new(true), StandIn::new());
+    let archive = bucket(&stand_in);
+    let found = |problems: usize| {
+        let found = audit(&archive, &scene.store, RUN, &mut |_, _| {}).unwrap();
+        assert_eq!(found.problems.len(), problems, "{:?}", found.problems);
+        found
+    };
+    scene.accept(0..50, &["physics"]);
+    scene.settle();
+    scene.mover(&archive, options()).run(true, &mut |_, _| {}).unwrap();
+    assert_eq!(found(0).still_there.0, 50 * SOURCES, "in custody");
+    scene.accept(50..150, &["physics"]);
+    scene.settle();
+    // Named, and then the place refuses: never proved.
+    stand_in.fault(Fault::next("PUT", s3::Kind::LoseAnswer).of("manifest"));
+    let denied = s3::Kind::Status { status: 403, code: "AccessDenied".to_owned() };
+    stand_in.fault(Fault::next("GET", denied).of("manifest").after(2).times(1000));
+    scene.mover(&archive, options()).round().unwrap_err();
+    stand_in.clear_faults();
+    assert!(found(0).inventory.events > 50);
+    scene.accept(150..160, &["physics"]);
+    for event in 150..160 {
+        assert!(scene.store.release(&scene.primary(event)).unwrap());
+    }
+    assert!(found(1).problems[0].starts_with(&format!("{} fragments", 10 * SOURCES)));
 }
