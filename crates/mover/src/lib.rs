@@ -10,6 +10,8 @@
 
 mod archive;
 mod audit;
+#[doc(hidden)]
+pub mod fuzz;
 mod limits;
 mod manifest;
 mod mover;

@@ -72,9 +72,14 @@ impl Manifest {
         if json.len() as u64 > MANIFEST_BYTES_MAX - 128 {
             return Err(Error::full(format!("run {} has too many objects for one manifest", self.run)));
         }
-        let mut bytes = format!("{WORD} {VERSION} {} {:08x}\n", json.len(), crc32c(&json)).into_bytes();
-        bytes.extend_from_slice(&json);
-        Ok(bytes.into())
+        Ok(Manifest::framed(&json))
+    }
+
+    /// The line that says what this JSON is, and the JSON.
+    pub(crate) fn framed(json: &[u8]) -> Bytes {
+        let mut bytes = format!("{WORD} {VERSION} {} {:08x}\n", json.len(), crc32c(json)).into_bytes();
+        bytes.extend_from_slice(json);
+        bytes.into()
     }
 
     /// Reads the manifest of a run.

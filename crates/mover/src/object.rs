@@ -19,8 +19,8 @@ const MAGIC: [u8; 8] = *b"FBARCHIV";
 const EVENT_MAGIC: [u8; 4] = *b"FBEV";
 const END_MAGIC: [u8; 8] = *b"FBARCEND";
 const VERSION: u32 = 1;
-const HEAD_BYTES: usize = 24;
-const EVENT_HEAD_BYTES: usize = 16;
+pub(crate) const HEAD_BYTES: usize = 24;
+pub(crate) const EVENT_HEAD_BYTES: usize = 16;
 /// Bytes of the trailer.
 pub(crate) const TRAILER_BYTES: usize = 64;
 const ALIGN: usize = 8;
