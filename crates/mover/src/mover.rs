@@ -191,7 +191,16 @@ impl<S: EventStore + MovedStore> Mover<S> {
     fn claim(&self) -> Result<Option<Claim>> {
         // Before anything is taken: where conditions are ignored, two movers would overwrite each other's manifests.
         if !self.is_checked.load(Ordering::Relaxed) {
-            self.archive.place().check_conditions(&format!("check/{:016x}", rand::random::<u64>()))?;
+            let (place, name) = (self.archive.place(), format!("check/{:016x}", rand::random::<u64>()));
+            match place.ignored_condition(&name) {
+                Ok(None) => {}
+                Ok(Some(condition)) => return Err(place.ignores(condition)),
+                // A place that is read-only, or refuses these credentials, may be mended.
+                Err(error) => {
+                    let message = format!("the archive cannot be written: {}", error.message());
+                    return Err(Error::unavailable(message).with_source(error));
+                }
+            }
             self.is_checked.store(true, Ordering::Relaxed);
         }
         let MoverOptions { device, move_after, claim: duration, .. } = self.options;

@@ -128,38 +128,43 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Refuses a place that ignores the conditions of [`Storage::put_if`], where two writers would overwrite each other: a
     /// writer calls it once, with a name of its own, before it writes. No object of this name remains.
     fn check_conditions(&self, name: &str) -> Result<()> {
-        let ignored = |condition: &str| {
-            Err(Error::invalid(format!(
-                "{} ignores the condition `{condition}`: two writers would overwrite each other there; use a bucket whose \
-                 server has conditional puts",
-                self.url()
-            )))
-        };
+        self.ignored_condition(name)?.map_or(Ok(()), |condition| Err(self.ignores(condition)))
+    }
+
+    /// The refusal of a place that ignores this condition: `Invalid`.
+    fn ignores(&self, condition: &str) -> Error {
+        Error::invalid(format!(
+            "{} ignores the condition `{condition}`: two writers would overwrite each other there; use a bucket whose \
+             server has conditional puts",
+            self.url()
+        ))
+    }
+
+    /// A condition that the place does not keep to. As [`Storage::check_conditions`], for callers that go on trying where the
+    /// place cannot be asked.
+    fn ignored_condition(&self, name: &str) -> Result<Option<&'static str>> {
         let first = Bytes::from_static(b"the first of two objects that check conditions");
         let second = Bytes::from_static(b"the second one, which must be refused");
-        let put = self.put_if(name, &first, Condition::Absent)?;
-        if let Put::Done(tag) = &put {
-            // A put without an answer tells by what is there now: nobody else has this name.
-            let refused = |condition: Condition<'_>| match self.put_if(name, &second, condition) {
-                Err(error) if error.kind() == Kind::OutcomeUnknown => {
-                    let there = self.get(name, 1 << 10)?;
-                    Ok(there.is_some_and(|(bytes, _)| bytes == first))
-                }
-                put => put.map(|put| put == Put::Refused),
-            };
-            if !refused(Condition::Absent)? {
-                self.remove(&[name.to_owned()])?;
-                return ignored("If-None-Match");
+        let Put::Done(tag) = self.put_if(name, &first, Condition::Absent)? else { return Ok(None) };
+        // A put without an answer tells by what is there now: nobody else has this name.
+        let refused = |condition: Condition<'_>| match self.put_if(name, &second, condition) {
+            Err(error) if error.kind() == Kind::OutcomeUnknown => {
+                let there = self.get(name, 1 << 10)?;
+                Ok(there.is_some_and(|(bytes, _)| bytes == first))
             }
-            // What the tag of another object looks like here.
-            let other = Tag(tag.0.chars().rev().collect());
-            let compared = other == *tag || refused(Condition::Unchanged(&other))?;
-            self.remove(&[name.to_owned()])?;
-            if !compared {
-                return ignored("If-Match");
-            }
-        }
-        Ok(())
+            put => put.map(|put| put == Put::Refused),
+        };
+        // What the tag of another object looks like here.
+        let other = Tag(tag.0.chars().rev().collect());
+        let ignored = if !refused(Condition::Absent)? {
+            Some("If-None-Match")
+        } else if other != tag && !refused(Condition::Unchanged(&other))? {
+            Some("If-Match")
+        } else {
+            None
+        };
+        self.remove(&[name.to_owned()])?;
+        Ok(ignored)
     }
 }
 

@@ -3,5 +3,6 @@
 
 mod faults;
 mod format;
+mod full;
 mod moving;
 mod scene;

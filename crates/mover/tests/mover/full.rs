@@ -1,0 +1,71 @@
+//! A directory that fills up, or becomes read-only, in the middle.
+
+use crate::scene::{RUN, Scene, options};
+use forebay_core::Kind;
+use forebay_dataset::storage::Options;
+use forebay_mover::{Archive, MoverOptions};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A tmpfs, unmounted on drop.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(at: &Path, options: &str) -> Mounted {
+        std::fs::create_dir_all(at).unwrap();
+        mount(at, options, &["-t", "tmpfs", "tmpfs"]);
+        Mounted(at.to_owned())
+    }
+
+    fn again(&self, options: &str) {
+        mount(&self.0, &format!("remount,{options}"), &[]);
+    }
+}
+
+fn mount(at: &Path, options: &str, what: &[&str]) {
+    let done = Command::new("mount").args(["-o", options]).args(what).arg(at).status().unwrap();
+    assert!(done.success(), "this test mounts a tmpfs: it needs root");
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn refused(scene: &Scene, archive: &Archive, words: &str) {
+    let impatient = MoverOptions { patience: Duration::from_millis(300), ..options() };
+    let error = scene.mover(archive, impatient).run(true, &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error.kind(), Kind::Full | Kind::Unavailable), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+    // What counts is whole, and only what was proved is let go.
+    let named = archive.manifest(RUN).unwrap().unwrap_or_default();
+    named.objects.iter().for_each(|object| archive.verify(RUN, object).unwrap());
+    let ledger = scene.store.ledger(RUN).unwrap();
+    assert_eq!(ledger.imbalance(), None);
+    assert!(ledger.in_custody.events < 1000, "{ledger:?}");
+}
+
+#[test]
+fn a_directory_that_is_full_or_read_only_is_gone_on_with_when_it_is_not() {
+    let scene = Scene::new(true);
+    scene.accept(0..1000, &["physics"]);
+    scene.settle();
+    let at = scene.dir.path().join("mounted");
+    let disk = Mounted::new(&at, "size=1200k");
+    let archive = Archive::open(&format!("dir:{}", at.join("archive").display()), &Options::default()).unwrap();
+    refused(&scene, &archive, "space");
+    let named = archive.manifest_there(RUN).unwrap().objects.len();
+    assert!(named > 0, "something fitted");
+    disk.again("ro,size=1200k");
+    refused(&scene, &archive, "ead-only");
+    disk.again("rw,size=64m");
+    scene.mover(&archive, options()).run(true, &mut |_, _| {}).unwrap();
+    scene.check(&archive, 0..1000);
+    // Nothing that was written in vain is left that `gc` does not see.
+    archive.place().remove(&archive.unnamed(Duration::ZERO).unwrap()).unwrap();
+    let files = std::fs::read_dir(at.join(format!("archive/run-{RUN}"))).unwrap();
+    let names: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names.len(), archive.manifest_there(RUN).unwrap().objects.len() + 1, "{names:?}");
+}
