@@ -12,6 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 fn bucket(stand_in: &StandIn) -> Archive {
+    bucket_within(stand_in, Duration::from_secs(5))
+}
+
+fn bucket_within(stand_in: &StandIn, deadline: Duration) -> Archive {
     let pairs = [
         ("AWS_ACCESS_KEY_ID", "AKTEST".to_owned()),
         ("AWS_SECRET_ACCESS_KEY", "a secret of tests".to_owned()),
@@ -24,7 +28,7 @@ fn bucket(stand_in: &StandIn) -> Archive {
         backoff: Duration::from_millis(2),
         backoff_max: Duration::from_millis(20),
         stall: Duration::from_millis(300),
-        deadline: Duration::from_secs(5),
+        deadline,
         ..Options::default()
     };
     Archive::open("s3://bucket/archive", &options).unwrap()
@@ -69,6 +73,37 @@ fn each_fault_of_a_server_ends_with_everything_in_the_archive_once() {
             rounds += 1;
         }
         scene.check(&archive, 0..200);
+    }
+}
+
+/// The way to the place is gone from a request on, which is carried out or not: whatever the mover had done by then, the next one
+/// goes on, and everything is there once.
+#[test]
+fn a_mover_that_is_cut_off_at_any_request_leaves_the_rest_to_the_next() {
+    for carried_out in [false, true] {
+        let mut cut_off = 0;
+        for requests in 0.. {
+            let (scene, stand_in) = (Scene::new(true), StandIn::new());
+            scene.accept(0..40, &["physics"]);
+            scene.settle();
+            let first = if carried_out { s3::Kind::LoseAnswer } else { s3::Kind::Reset };
+            stand_in.fault(Fault::next("", first).after(requests));
+            // Its turn comes once the first is over.
+            stand_in.fault(Fault::next("", s3::Kind::Reset).times(10_000));
+            let how = MoverOptions { object_bytes: 100 << 10, patience: Duration::ZERO, ..options() };
+            let dying = scene
+                .mover(&bucket_within(&stand_in, Duration::from_millis(20)), how.clone())
+                .run(true, &mut |_, _| {});
+            stand_in.clear_faults();
+            let archive = bucket(&stand_in);
+            scene.mover(&archive, how).run(true, &mut |_, _| {}).unwrap();
+            scene.check(&archive, 0..40);
+            if dying.is_ok() {
+                break;
+            }
+            cut_off += 1;
+        }
+        assert!(cut_off > 10, "{cut_off} requests");
     }
 }
 
