@@ -429,7 +429,7 @@ impl Audit {
     }
 }
 
-/// Remove objects that no manifest names: what killed movers left.
+/// Remove objects that no manifest names, and unfinished ones: what killed movers left.
 #[derive(clap::Args)]
 struct Gc {
     /// The archive: s3://bucket/prefix, or dir:/path.
@@ -446,10 +446,11 @@ impl Gc {
     fn run(&self, out: &mut Output) -> Result<Answer> {
         let archive = open(&self.url)?;
         let progress = Progress::start(out, "looking for what no manifest names");
-        let names = archive.unnamed(self.older)?;
+        let mut names = archive.unnamed(self.older)?;
         if !self.dry_run {
             archive.place().remove(&names)?;
         }
+        names.extend(archive.place().clear_unfinished(self.older, self.dry_run)?);
         drop(progress);
         for name in &names {
             out.line(format!("{}: {name}", if self.dry_run { "would be removed" } else { "removed" }))?;

@@ -24,13 +24,15 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Threads that write and sync files at once: a journal takes many syncs in one commit, if they come together.
 const WRITERS: usize = 8;
 /// Longest wait between two looks at a lock.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(20);
 const LOCK: &str = ".lock";
+/// How the names of objects end while they are written.
+const NEW: &str = ".new";
 /// How often a folder is made again that somebody removes.
 const FOLDER_TRIES: u32 = 5;
 
@@ -70,7 +72,7 @@ impl Directory {
         names::check(name)?;
         let place = self.path.join(name);
         let file = place.file_name().unwrap_or_default().to_string_lossy();
-        let new = place.with_file_name(format!(".{file}.new"));
+        let new = place.with_file_name(format!(".{file}{NEW}"));
         Ok((place, new))
     }
 
@@ -102,6 +104,43 @@ impl Directory {
             sync_folder(above).map_err(fail)?;
         }
         durable().insert(folder.to_owned());
+        Ok(())
+    }
+
+    /// The time by the clock of the place: that of a server of files may differ from ours, and what it writes on a new file is
+    /// its time.
+    fn now(&self) -> Result<SystemTime> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let clock = self.path.join(format!(".clock-{host}-{}-{number}", std::process::id()));
+        let now = File::create(&clock).and_then(|mut file| {
+            file.write_all(b"now")?;
+            file.sync_all()?;
+            modified(&file)
+        });
+        fs::remove_file(&clock).ok();
+        now.map_err(|error| failed("write", &clock, error))
+    }
+
+    /// Calls for each file below a folder, by its name below the place.
+    fn walk(&self, folder: &str, each: &mut dyn FnMut(String) -> Result<()>) -> Result<()> {
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let place = self.path.join(&folder);
+            let entries = match fs::read_dir(&place) {
+                Ok(entries) => entries,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+                Err(error) => return Err(failed("list", &place, error)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(|error| failed("list", &place, error))?;
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                let kind = entry.file_type().map_err(|error| failed("look at", &place, error))?;
+                if kind.is_dir() { folders.push(name) } else { each(name)? }
+            }
+        }
         Ok(())
     }
 
@@ -329,21 +368,9 @@ impl Storage for Directory {
     }
 
     fn age(&self, name: &str) -> Result<Option<Duration>> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let Some(file) = self.open(name)? else { return Ok(None) };
-        let modified = |file: &File| file.metadata().and_then(|meta| meta.modified());
         let written = modified(&file).map_err(|error| failed("look at", &self.path.join(name), error))?;
-        // The clock of a server of files may differ from ours: what it writes on a new file is its time.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let clock = self.path.join(format!(".clock-{host}-{}-{number}", std::process::id()));
-        let now = File::create(&clock).and_then(|mut file| {
-            file.write_all(b"now")?;
-            file.sync_all()?;
-            modified(&file)
-        });
-        fs::remove_file(&clock).ok();
-        let now = now.map_err(|error| failed("write", &clock, error))?;
+        let now = self.now()?;
         self.counters.read(0);
         Ok(Some(now.duration_since(written).unwrap_or_default()))
     }
@@ -364,27 +391,39 @@ impl Storage for Directory {
             names::check(folder.trim_end_matches('/'))?;
         }
         let mut found = Vec::new();
-        let mut folders = vec![folder.trim_end_matches('/').to_owned()];
-        while let Some(folder) = folders.pop() {
-            let place = self.path.join(&folder);
-            let entries = match fs::read_dir(&place) {
-                Ok(entries) => entries,
-                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
-                Err(error) => return Err(failed("list", &place, error)),
-            };
-            for entry in entries {
-                let entry = entry.map_err(|error| failed("list", &place, error))?;
-                let Ok(name) = entry.file_name().into_string() else { continue };
-                let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                // What begins with a dot is no object.
-                if names::check(&name).is_err() {
-                    continue;
-                }
-                let kind = entry.file_type().map_err(|error| failed("look at", &place, error))?;
-                if kind.is_dir() { folders.push(name) } else { found.push(name) }
+        // What begins with a dot is no object.
+        self.walk(folder.trim_end_matches('/'), &mut |name| {
+            if names::check(&name).is_ok() {
+                found.push(name);
             }
-        }
+            Ok(())
+        })?;
         self.counters.read(0);
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn clear_unfinished(&self, older: Duration, dry_run: bool) -> Result<Vec<String>> {
+        if !self.path.is_dir() {
+            return Ok(Vec::new());
+        }
+        let (mut found, now) = (Vec::new(), self.now()?);
+        self.walk("", &mut |name| {
+            let file = name.rsplit('/').next().unwrap_or_default();
+            let place = self.path.join(&name);
+            if !file.starts_with('.') || !file.ends_with(NEW) {
+                return Ok(());
+            }
+            // Gone since: its writer has finished.
+            let Ok(written) = File::open(&place).and_then(|file| modified(&file)) else { return Ok(()) };
+            if now.duration_since(written).unwrap_or_default() >= older {
+                if !dry_run {
+                    fs::remove_file(&place).map_err(|error| failed("remove", &place, error))?;
+                }
+                found.push(name);
+            }
+            Ok(())
+        })?;
         found.sort_unstable();
         Ok(found)
     }
@@ -412,6 +451,10 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// The error of a call that had no effect, or one that may be repeated.
+fn modified(file: &File) -> io::Result<SystemTime> {
+    file.metadata().and_then(|meta| meta.modified())
+}
+
 fn failed(verb: &str, place: &Path, error: io::Error) -> Error {
     let kind = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Kind::Full,

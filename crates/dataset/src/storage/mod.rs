@@ -122,6 +122,13 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// has no answer.
     fn list(&self, folder: &str) -> Result<Vec<String>>;
 
+    /// Removes what writers that died left of objects that never were, at least this old by the clock of the place; with
+    /// `dry_run` only names it. A server keeps nothing of a put that did not end.
+    fn clear_unfinished(&self, older: Duration, dry_run: bool) -> Result<Vec<String>> {
+        let _ = (older, dry_run);
+        Ok(Vec::new())
+    }
+
     /// What was asked of this place until now.
     fn traffic(&self) -> Traffic;
 
