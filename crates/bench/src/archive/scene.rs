@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 const SOURCES: u64 = 16;
 pub(super) const FRAGMENT_BYTES: usize = 16 << 10;
 pub(super) const EVENT_BYTES: u64 = SOURCES * FRAGMENT_BYTES as u64;
-const RUN: u64 = 1;
 /// How long anything may take that has to come to rest.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A store, with the number of the next event.
 pub(super) struct Scene {
     pub(super) store: Store,
+    run: u64,
     next: AtomicU64,
     put_bytes: AtomicU64,
     // After the store: it is closed when its directories go.
@@ -53,8 +53,11 @@ impl Scene {
         let mut keyspace = Keyspace::events("bench", SOURCES as u32);
         keyspace.run.complete_within = Duration::from_secs(3600);
         let store = Store::create(&scratch[0].path().join("store"), &keyspace, config)?;
-        store.run_open(RUN, &RunConfig::new(Completeness::Count(SOURCES as u32), Duration::from_secs(3600)))?;
-        Ok(Scene { store, next: AtomicU64::new(0), put_bytes: AtomicU64::new(0), _scratch: scratch })
+        // Of its own, so that several scenes can use one archive.
+        static RUNS: AtomicU64 = AtomicU64::new(1);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        store.run_open(run, &RunConfig::new(Completeness::Count(SOURCES as u32), Duration::from_secs(3600)))?;
+        Ok(Scene { store, run, next: AtomicU64::new(0), put_bytes: AtomicU64::new(0), _scratch: scratch })
     }
 
     /// Puts an event and accepts it.
@@ -62,14 +65,17 @@ impl Scene {
         let event = self.next.fetch_add(1, Ordering::Relaxed);
         let schema = self.store.schema();
         for source in 0..SOURCES {
-            let put =
-                self.store.put(&schema.key(&[RUN, event, source])?, buffer.next_block(), &PutOptions::default())?;
+            let put = self.store.put(
+                &schema.key(&[self.run, event, source])?,
+                buffer.next_block(),
+                &PutOptions::default(),
+            )?;
             if put != PutOutcome::Stored {
                 return Err(format!("a put was answered {put:?}").into());
             }
         }
         self.put_bytes.fetch_add(EVENT_BYTES, Ordering::Relaxed);
-        let primary = schema.primary(&[RUN, event])?;
+        let primary = schema.primary(&[self.run, event])?;
         let lease = self.store.lease(&primary, None)?.ok_or("an event that was put is not ready")?;
         Ok(lease.accept(&[stream])?)
     }
@@ -186,34 +192,34 @@ impl Scene {
         })
     }
 
-    /// Sets archive and ledger against each other, as `forebay archive audit` and `verify` do: everything that is released or in
-    /// custody is in the archive, whole, and every object verifies. Answers fragments, and objects.
+    /// Sets archive and ledger against each other, once everything is moved: all that was put is released or in custody, and in
+    /// the archive, whole, and every object verifies. Answers fragments, and objects.
     pub(super) fn audit(&self, place: &Arc<dyn Storage>) -> Result<(u64, u64)> {
         let archive = Archive::at(place.clone());
-        let ledger = self.store.ledger(RUN)?;
+        let ledger = self.store.ledger(self.run)?;
         if let Some(what) = ledger.imbalance() {
             return Err(format!("the ledger does not balance: {what}").into());
         }
-        let manifest = archive.manifest_there(RUN)?;
+        let manifest = archive.manifest_there(self.run)?;
         let inventory = archive.inventory(&manifest)?;
-        let gone = ledger.released.fragments + ledger.in_custody.fragments;
-        let bytes = ledger.released.bytes + ledger.in_custody.bytes;
-        if inventory.fragments < gone || inventory.payload_bytes < bytes || !inventory.faults.is_empty() {
+        let put = self.put_bytes();
+        let gone = ledger.released.bytes + ledger.in_custody.bytes;
+        if gone != put || inventory.payload_bytes != put || inventory.partial > 0 || !inventory.faults.is_empty() {
             return Err(format!(
-                "{gone} fragments of {bytes} bytes are released or in custody, in the archive: {inventory:?}"
+                "{put} bytes were put, {gone} are released or in custody, in the archive: {inventory:?}"
             )
             .into());
         }
         for object in &manifest.objects {
-            archive.verify(RUN, object).map_err(|error| format!("{}: {error}", object.name))?;
+            archive.verify(self.run, object).map_err(|error| format!("{}: {error}", object.name))?;
         }
         Ok((inventory.fragments, manifest.objects.len() as u64))
     }
 
     /// The run takes no new events any more.
     pub(super) fn stop_run(&self) -> Result<()> {
-        let open = self.store.runs().iter().any(|run| run.run == RUN && run.state == RunState::Open);
-        if open { Ok(self.store.run_stop(RUN)?) } else { Ok(()) }
+        let open = self.store.runs().iter().any(|run| run.run == self.run && run.state == RunState::Open);
+        if open { Ok(self.store.run_stop(self.run)?) } else { Ok(()) }
     }
 }
 
