@@ -24,19 +24,29 @@ pub(super) enum Upward {
     FromZero,
 }
 
+/// How a panel's axis to the right runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rightward {
+    /// By powers.
+    Powers,
+    /// Evenly, from its first mark to its last.
+    Evenly,
+}
+
 /// One line and its name.
 pub(super) struct Line {
     pub(super) label: String,
     pub(super) colour: &'static str,
     /// As in SVG's `stroke-dasharray`; empty is solid.
     pub(super) dashes: &'static str,
-    /// Positions on the axes; both above zero.
+    /// Positions on the axes; above zero on those that are no even ones.
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// One pair of axes. The axis to the right is logarithmic.
+/// One pair of axes.
 pub(super) struct Panel {
     pub(super) title: String,
+    pub(super) rightward: Rightward,
     /// Positions to the right that have a mark, with its text.
     pub(super) marks: Vec<(f64, String)>,
     pub(super) upward: Upward,
@@ -70,8 +80,8 @@ impl Panel {
             let _ = writeln!(out, "<text x=\"{left}\" y=\"{TOP}\">nothing measured</text>");
             return;
         }
-        let span = (last.0 / first.0).log10().max(1e-9);
-        let axes = Axes { left, first: first.0, span, upward: self.upward, steps: steps(self.upward, &values) };
+        let steps = steps(self.upward, &values);
+        let axes = Axes { left, ends: (first.0, last.0), rightward: self.rightward, upward: self.upward, steps };
         axes.draw(out, &self.marks);
         for (at, line) in self.lines.iter().filter(|line| !line.points.is_empty()).enumerate() {
             axes.draw_line(out, line, at);
@@ -100,15 +110,21 @@ fn steps(upward: Upward, values: &[f64]) -> Vec<f64> {
 /// Positions of values in the picture.
 struct Axes {
     left: f64,
-    first: f64,
-    span: f64,
+    /// First and last mark to the right.
+    ends: (f64, f64),
+    rightward: Rightward,
     upward: Upward,
     steps: Vec<f64>,
 }
 
 impl Axes {
     fn x(&self, value: f64) -> f64 {
-        self.left + PANEL_WIDTH * (value / self.first).log10() / self.span
+        let (first, last) = self.ends;
+        let share = match self.rightward {
+            Rightward::Powers => (value / first).log10() / (last / first).log10().max(1e-9),
+            Rightward::Evenly => (value - first) / (last - first).max(1e-9),
+        };
+        self.left + PANEL_WIDTH * share
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -157,6 +173,7 @@ mod tests {
         let line = Line { label: "a line".to_owned(), colour: "#000", dashes: "", points };
         Panel {
             title: "title".to_owned(),
+            rightward: Rightward::Powers,
             marks: vec![(1.0, "1".into()), (8.0, "8".into())],
             upward,
             lines: vec![line],
@@ -174,6 +191,15 @@ mod tests {
             }
         }
         assert!(svg(&[panel(Upward::FromZero, vec![])]).contains("nothing measured"));
+    }
+
+    #[test]
+    fn even_axes_begin_at_their_first_mark() {
+        let mut shown = panel(Upward::FromZero, vec![(1.0, 1.0), (4.5, 1.0), (8.0, 1.0)]);
+        shown.rightward = Rightward::Evenly;
+        let text = svg(&[shown]);
+        let middle = format!("cx=\"{:.1}\"", LEFT + PANEL_WIDTH / 2.0);
+        assert!(text.contains(&middle) && text.contains(&format!("cx=\"{LEFT:.1}\"")), "{text}");
     }
 
     #[test]

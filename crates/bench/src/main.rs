@@ -7,6 +7,7 @@
 //! *Not here*: a measurement of your own data on your own machine: `forebay bench`.
 #![expect(clippy::print_stdout, reason = "a command-line tool talks to people on standard output")]
 
+mod archive;
 mod chart;
 mod concurrent;
 mod copy_limit;
@@ -20,7 +21,9 @@ mod machine;
 mod memory;
 mod network;
 mod options;
+mod page;
 mod plot;
+mod processor;
 mod puts;
 mod recovery;
 mod redis;
@@ -50,6 +53,8 @@ enum Bench {
     Network(network::Options),
     /// Datasets beside RNTuple and Parquet, and against S3 with a delay; writes Markdown and JSON.
     Dataset(dataset::Options),
+    /// Movers into a directory and S3 beside the limits of both, ALICE's figures, the data challenge; writes Markdown, JSON and SVG.
+    Archive(archive::Options),
     /// The other side of a measurement, in a process of its own (started by `network`).
     #[command(hide = true)]
     NetworkPeer(network::PeerOptions),
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
         Bench::Warm(options) => warm::run(&options),
         Bench::Network(options) => network::run(&options),
         Bench::Dataset(options) => dataset::run(&options),
+        Bench::Archive(options) => archive::run(&options),
         Bench::DatasetClient(options) => dataset::client(&options).map(|()| true),
         Bench::NetworkPeer(options) => network::serve(&options).map(|()| true),
         Bench::MemoryProbe(options) => memory::probe(&options).map(|()| true),

@@ -1,6 +1,6 @@
 //! The plot: two panels of lines over the fragment size, on logarithmic axes.
 
-use super::chart::{self, Panel, Upward};
+use super::chart::{self, Panel, Rightward, Upward};
 use super::report::size;
 use super::results::Results;
 
@@ -64,6 +64,7 @@ fn panel(results: &Results, sizes: &[usize], (title, lines): (&str, &[Line]), by
     };
     Panel {
         title: title.to_owned(),
+        rightward: Rightward::Powers,
         marks: sizes.iter().map(|&bytes| (bytes as f64, size(bytes))).collect(),
         upward: Upward::Decades,
         lines: lines.iter().map(drawn).collect(),

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// `embedded`, `warm`, `network` or `dataset`, and what each of them takes: see `cargo xtask bench embedded --help`.
+    /// `embedded`, `warm`, `network`, `dataset` or `archive`, and what each of them takes: see `cargo xtask bench embedded --help`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

@@ -12,9 +12,9 @@
 //! *Not here*: goals. Servers and clients share the processors of one machine, so curves have a shape and no scale.
 
 use super::latency::{self, BATCH_EVENTS, COLUMNS, place};
-use super::page::Section;
 use super::{Found, Plan};
-use crate::{Result, child};
+use crate::page::Section;
+use crate::{Result, child, processor};
 use clap::Args;
 use forebay_dataset::storage::Options as Place;
 use forebay_dataset::{Dataset, EventLoop, ReadOptions, WriteOptions, Writer};
@@ -95,7 +95,7 @@ fn stripes(plan: &Plan, options: &Place, found: &mut Found) -> Result<()> {
     for kib in STRIPES_KIB {
         println!("stripes of {kib} KiB");
         let url = format!("s3://bucket/stripes-{kib}");
-        let before = processor_seconds()?;
+        let before = processor::by_process()?;
         let began = Instant::now();
         latency::write(&url, options, &columns, plan.batches, kib << 10)?;
         let wrote = began.elapsed().as_secs_f64();
@@ -153,7 +153,7 @@ impl Run<'_> {
         for writes in [false, true] {
             let what = if writes { "read and write" } else { "read" };
             println!("{clients} clients with {threads} threads: {what}");
-            let before = processor_seconds()?;
+            let before = processor::by_process()?;
             let began = Instant::now();
             let mut running = Vec::new();
             for _ in 0..clients {
@@ -216,38 +216,12 @@ pub(crate) fn client(options: &ClientOptions) -> Result<()> {
     Ok(())
 }
 
-/// Processor seconds until now of this process with the children that it has waited for, and of its children by name.
-fn processor_seconds() -> Result<BTreeMap<String, f64>> {
-    let own = std::process::id();
-    let tick = rustix::param::clock_ticks_per_second() as f64;
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let path = entry?.path();
-        let Some(pid) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        // It may have ended meanwhile.
-        let Ok(stat) = std::fs::read_to_string(path.join("stat")) else { continue };
-        let Some((head, rest)) = stat.rsplit_once(')') else { continue };
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        // See proc(5): field 3 is the first here; 4 the parent, 14 to 17 the times, the last two those of ended children.
-        let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        if pid == own || number(4) == u64::from(own) {
-            let name = if pid == own { "clients" } else { head.split_once('(').map_or("", |(_, name)| name) };
-            let ticks: u64 = (14..=17).map(number).sum();
-            *found.entry(name.to_owned()).or_insert(0.0) += ticks as f64 / tick;
-        }
-    }
-    Ok(found)
-}
-
 /// Seconds since then: here with clients, gateway, OSD, others.
 fn spent(before: &BTreeMap<String, f64>) -> Result<[f64; 4]> {
     let mut spent = [0.0; 4];
-    for (name, after) in processor_seconds()? {
+    for (name, after) in processor::by_process()? {
         let at = match name.as_str() {
-            "clients" => 0,
+            processor::OWN => 0,
             "radosgw" => 1,
             "ceph-osd" => 2,
             _ => 3,

@@ -3,10 +3,10 @@
 //! *What is allowed*: as many requests as were made, this many at once, each with the stand-in's delay and nothing else. The requests
 //! themselves, without coding, are measured in the same run: what this machine makes of them.
 
-use super::page::{Section, goal};
 use super::times::median;
 use super::{Found, Plan};
 use crate::Result;
+use crate::page::{Section, goal};
 use forebay_dataset::storage::{self, Options, Part};
 use forebay_dataset::{Array, Dataset, EventLoop, Product, ReadOptions, Scalar, Type, WriteOptions, Writer};
 use forebay_testkit::s3::StandIn;
@@ -102,7 +102,7 @@ pub(super) fn measure(plan: &Plan, found: &mut Found) -> Result<()> {
 }
 
 /// How a place on this machine is used.
-pub(super) fn place(endpoint: String, key: &str, secret: &str, in_flight: usize) -> Options {
+pub(crate) fn place(endpoint: String, key: &str, secret: &str, in_flight: usize) -> Options {
     let variables = [
         ("AWS_ACCESS_KEY_ID", key.to_owned()),
         ("AWS_SECRET_ACCESS_KEY", secret.to_owned()),

@@ -15,20 +15,20 @@
 mod ceph;
 mod latency;
 mod options;
-mod page;
 mod python;
 mod sizes;
 mod times;
 
 pub(crate) use ceph::{ClientOptions, client};
+pub(crate) use latency::place;
 pub(crate) use options::Options;
 
 use super::goals::Goal;
 use super::machine::Machine;
 use crate::embedded::part;
+use crate::page::{Page, Section};
 use crate::{Result, child};
 use options::Plan;
-use page::{Page, Section};
 use python::Python;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,12 +54,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let (found, failures) = outcome;
     let page = Page {
         name: if plan.ceph { "dataset-ceph" } else { "dataset" },
+        title: "datasets",
         machine: &machine,
         plan: plan.to_string(),
         quick: plan.quick,
         sections: &found.sections,
         goals: &found.goals,
         failures: &failures,
+        plots: &[],
     };
     page.publish(&options.out)?;
     Ok(failures.is_empty())

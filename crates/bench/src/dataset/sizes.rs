@@ -1,9 +1,9 @@
 //! Sizes of files in each format, and of the parts of a dataset.
 
-use super::page::{Section, goal};
 use super::python::Python;
 use super::{Found, Plan};
 use crate::Result;
+use crate::page::{Section, goal};
 use forebay_dataset::{WriteOptions, compact};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! Times to open and to read beside Parquet, in turns of one run.
 
-use super::page::{Section, goal};
 use super::python::Python;
 use super::{Found, Plan};
 use crate::Result;
+use crate::page::{Section, goal};
 use serde_json::{Value, json};
 use std::path::Path;
 

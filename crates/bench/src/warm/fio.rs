@@ -16,7 +16,7 @@ use std::time::Duration;
 const WAYS: [(&str, bool); 4] = [("io_uring", true), ("libaio", true), ("psync", true), ("psync", false)];
 
 /// fio, as it can be used in one directory.
-pub(super) struct Fio {
+pub(crate) struct Fio {
     engine: &'static str,
     direct: bool,
     version: String,
@@ -24,7 +24,7 @@ pub(super) struct Fio {
 
 /// What a job does to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pattern {
+pub(crate) enum Pattern {
     /// Writes from front to back.
     Write,
     /// Reads from front to back.
@@ -34,37 +34,37 @@ pub(super) enum Pattern {
 }
 
 /// One job, on one file, by as many processes as said.
-pub(super) struct Job<'a> {
-    pub(super) pattern: Pattern,
-    pub(super) file: &'a Path,
+pub(crate) struct Job<'a> {
+    pub(crate) pattern: Pattern,
+    pub(crate) file: &'a Path,
     /// Bytes of one operation.
-    pub(super) block_bytes: usize,
+    pub(crate) block_bytes: usize,
     /// Operations in flight.
-    pub(super) depth: usize,
+    pub(crate) depth: usize,
     /// Processes that do the same side by side, each on its own part of the file.
-    pub(super) processes: u64,
+    pub(crate) processes: u64,
     /// Bytes of the file that are touched, all processes together.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Writes of each process between two syncs; 0 leaves syncing to the file system.
-    pub(super) synced_every: u32,
+    pub(crate) synced_every: u32,
     /// Loops over the file for this time; `None` passes over it once.
-    pub(super) time: Option<Duration>,
+    pub(crate) time: Option<Duration>,
 }
 
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Moved {
+pub(crate) struct Moved {
     /// Bytes written or read per second.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     /// Bytes written or read.
-    pub(super) bytes: f64,
+    pub(crate) bytes: f64,
     /// CPU time of its processes, in seconds.
-    pub(super) core_seconds: f64,
+    pub(crate) core_seconds: f64,
 }
 
 impl<'a> Job<'a> {
     /// Once through the file, by one process, nothing made durable.
-    pub(super) fn once(pattern: Pattern, file: &'a Path, bytes: u64, block_bytes: usize, depth: usize) -> Job<'a> {
+    pub(crate) fn once(pattern: Pattern, file: &'a Path, bytes: u64, block_bytes: usize, depth: usize) -> Job<'a> {
         Job { pattern, file, block_bytes, depth, processes: 1, bytes, synced_every: 0, time: None }
     }
 
@@ -100,7 +100,7 @@ impl<'a> Job<'a> {
 
 impl Fio {
     /// Finds out what fio may use in this directory.
-    pub(super) fn find(dir: &Path) -> Result<Fio> {
+    pub(crate) fn find(dir: &Path) -> Result<Fio> {
         let version = child::output(Command::new("fio").arg("--version"))?;
         let scratch = Scratch::new(dir)?;
         let file = preallocated(&scratch.path().join("probe"), 1 << 20)?;
@@ -116,13 +116,13 @@ impl Fio {
     }
 
     /// What it is and how it does its I/O.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let direct = if self.direct { "direct" } else { "buffered" };
         format!("{}, {}, {direct}", self.version, self.engine)
     }
 
     /// Runs these jobs at the same time, from one start; answers what each moved.
-    pub(super) fn run(&self, jobs: &[Job<'_>]) -> Result<Vec<Moved>> {
+    pub(crate) fn run(&self, jobs: &[Job<'_>]) -> Result<Vec<Moved>> {
         self.start(jobs, &[])
     }
 
@@ -169,7 +169,7 @@ fn moved(said: &Value, jobs: &[Job<'_>]) -> Result<Vec<Moved>> {
 }
 
 /// Makes a file of allocated, never written bytes, as containers are at their creation.
-pub(super) fn preallocated(path: &Path, bytes: u64) -> Result<PathBuf> {
+pub(crate) fn preallocated(path: &Path, bytes: u64) -> Result<PathBuf> {
     let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
         .map_err(|error| format!("{bytes} bytes for {}: {error}", path.display()))?;

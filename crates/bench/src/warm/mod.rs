@@ -11,7 +11,7 @@
 //! loop device is removed at the end, or by the next run if this one was killed.
 
 mod demoted;
-mod fio;
+pub(crate) mod fio;
 mod goals;
 mod level;
 mod loops;

@@ -1,7 +1,7 @@
 //! The plots of the warm level: threads × fragment size, and operation size with one thread.
 
 use super::options::Plan;
-use crate::chart::{self, Line, Panel, Upward};
+use crate::chart::{self, Line, Panel, Rightward, Upward};
 use crate::report::{Plot, size};
 use crate::results::Results;
 
@@ -40,6 +40,7 @@ fn panel(results: &Results, title: &str, sizes: &[usize], drawn: &[Drawn]) -> Pa
     };
     Panel {
         title: title.to_owned(),
+        rightward: Rightward::Powers,
         marks: sizes.iter().map(|&bytes| (bytes as f64, size(bytes))).collect(),
         upward: Upward::FromZero,
         lines: drawn.iter().map(line).collect(),

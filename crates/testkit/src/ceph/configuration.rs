@@ -62,7 +62,7 @@ osd_objectstore = memstore
 osd_max_object_name_len = 256
 osd_max_object_namespace_len = 64
 osd_class_update_on_start = false
-memstore_device_bytes = 1073741824
+memstore_device_bytes = 8589934592
 
 [client.rgw]
 rgw_data = {dir}/rgw

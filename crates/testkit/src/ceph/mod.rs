@@ -33,6 +33,8 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("ceph", "ceph-common"),
 ];
 
+const GATEWAY: &str = "radosgw";
+
 /// The user's key.
 pub const ACCESS_KEY: &str = "FOREBAYTESTKEY000000";
 /// The user's secret.
@@ -76,8 +78,7 @@ impl Ceph {
         ceph.daemon("ceph-osd", &["-i", "0"])?;
         ceph.wait("OSD", |ceph| ceph.run("ceph", &["osd", "stat"]).is_ok_and(|stat| stat.contains("1 up")))?;
         ceph.make_gateway()?;
-        ceph.daemon("radosgw", &["-n", "client.rgw"])?;
-        ceph.wait("gateway", |ceph| TcpStream::connect(("127.0.0.1", ceph.port)).is_ok())?;
+        ceph.start_gateway()?;
         for (bucket, placement) in buckets {
             request::make_bucket(ceph.port, bucket, placement, PATIENCE)?;
         }
@@ -88,6 +89,25 @@ impl Ceph {
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Kills the gateway: nobody answers at [`Ceph::endpoint`] any more.
+    ///
+    /// # Errors
+    /// Where it does not run.
+    pub fn stop_gateway(&mut self) -> Result<()> {
+        let at = self.daemons.iter().position(|(name, _)| name == GATEWAY).ok_or("no gateway runs")?;
+        let (_, mut child) = self.daemons.remove(at);
+        child.kill().and_then(|()| child.wait()).map(drop).map_err(|error| format!("{GATEWAY}: {error}"))
+    }
+
+    /// Starts the gateway, at the same address after [`Ceph::stop_gateway`].
+    ///
+    /// # Errors
+    /// Where it does not start in time.
+    pub fn start_gateway(&mut self) -> Result<()> {
+        self.daemon(GATEWAY, &["-n", "client.rgw"])?;
+        self.wait("gateway", |ceph| TcpStream::connect(("127.0.0.1", ceph.port)).is_ok())
     }
 
     fn path(&self, name: &str) -> PathBuf {

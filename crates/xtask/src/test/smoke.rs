@@ -56,6 +56,32 @@ pub(crate) fn bench_dataset(context: &Context, log: &Log<'_>) -> Result<Outcome>
     Ok(Outcome::one(wrong))
 }
 
+/// That of movers, without Ceph; it fails by itself where archive and ledger differ.
+pub(crate) fn bench_archive(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let files = ["archive.md", "archive.json", "archive-filling.svg", "archive-directory.svg"];
+    let (out, mut wrong) = bench_in_small("archive", &files, context, log)?;
+    if wrong.is_empty() {
+        wrong = archive_relations(&serde_json::from_slice(&std::fs::read(out.join("archive.json"))?)?);
+    }
+    Ok(Outcome::one(wrong))
+}
+
+/// With the archive away intake goes on and nothing is moved; afterwards everything is.
+fn archive_relations(report: &Value) -> Vec<String> {
+    let rows = report["sections"]["challenge-directory"]["rows"].as_array().cloned().unwrap_or_default();
+    let of = |phase: &str, column: &str| -> f64 {
+        let row = rows.iter().find(|row| row["phase"] == phase);
+        row.and_then(|row| row[column].as_f64()).unwrap_or(f64::NAN)
+    };
+    let (intake, caught) = (of("outage", "intake MB/s"), of("catching up", "moved MB/s"));
+    // An object that the manifest took just before is counted just after; it has 3 MiB.
+    let moved = of("outage", "moved MB/s") * of("outage", "s");
+    match intake > 0.0 && moved < 3.5 && caught > 0.0 {
+        true => vec![],
+        false => vec![format!("an outage: intake {intake}, moved {moved} MB, {caught} MB/s afterwards: {rows:?}")],
+    }
+}
+
 /// Sizes that are ordered and add up; requests that were made.
 fn dataset_relations(report: &Value) -> Vec<String> {
     let rows = |section: &str| report["sections"][section]["rows"].as_array().cloned().unwrap_or_default();

@@ -126,6 +126,14 @@ pub(crate) const STEPS: &[Step] = &[
         run: smoke::bench_dataset,
         ..BUILT
     },
+    Step {
+        name: "bench-archive",
+        what: "the benchmark of movers in small: everything that was written is archived, no timing",
+        from: Usual,
+        takes: All,
+        run: smoke::bench_archive,
+        ..BUILT
+    },
 ];
 
 fn prepare(_: &Context, log: &Log<'_>) -> Result<Outcome> {

@@ -1,27 +1,27 @@
-//! The report: tables of any shape as a Markdown page, and the same in JSON.
+//! A report of tables of any shape: a Markdown page with plots, and the same in JSON.
 
 use crate::goals::Goal;
 use crate::machine::Machine;
-use crate::report::short;
+use crate::report::{Plot, short};
 use crate::{Result, child};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
 /// A table and what it shows.
-pub(super) struct Section {
+pub(crate) struct Section {
     /// Its key in the JSON.
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
-    pub(super) text: String,
-    pub(super) head: Vec<&'static str>,
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) text: String,
+    pub(crate) head: Vec<&'static str>,
     /// A cell is a text, a number, or null where nothing was measured.
-    pub(super) rows: Vec<Vec<Value>>,
+    pub(crate) rows: Vec<Vec<Value>>,
 }
 
 impl Section {
     /// A table without rows.
-    pub(super) fn new(
+    pub(crate) fn new(
         id: &'static str,
         title: &'static str,
         text: impl Into<String>,
@@ -31,39 +31,49 @@ impl Section {
     }
 
     /// Adds a row with a cell for each column.
-    pub(super) fn add(&mut self, row: Vec<Value>) {
+    pub(crate) fn add(&mut self, row: Vec<Value>) {
         debug_assert_eq!(row.len(), self.head.len(), "a cell for each column");
         self.rows.push(row);
     }
 }
 
 /// Everything that one run found.
-pub(super) struct Page<'a> {
+pub(crate) struct Page<'a> {
     /// Stem of the files' names.
-    pub(super) name: &'static str,
-    pub(super) machine: &'a Machine,
-    pub(super) plan: String,
-    pub(super) quick: bool,
-    pub(super) sections: &'a [Section],
-    pub(super) goals: &'a [Goal],
-    pub(super) failures: &'a [String],
+    pub(crate) name: &'static str,
+    /// What is measured, for the heading.
+    pub(crate) title: &'static str,
+    pub(crate) machine: &'a Machine,
+    pub(crate) plan: String,
+    pub(crate) quick: bool,
+    pub(crate) sections: &'a [Section],
+    pub(crate) goals: &'a [Goal],
+    pub(crate) failures: &'a [String],
+    pub(crate) plots: &'a [Plot],
 }
 
 impl Page<'_> {
     /// Writes the report to a directory below the workspace's root, and to the terminal.
-    pub(super) fn publish(&self, directory: &Path) -> Result<()> {
+    pub(crate) fn publish(&self, directory: &Path) -> Result<()> {
         let out = child::root().join(directory);
         std::fs::create_dir_all(&out)?;
         let page = self.markdown();
         std::fs::write(out.join(format!("{}.md", self.name)), &page)?;
         let json = serde_json::to_string_pretty(&self.json())? + "\n";
         std::fs::write(out.join(format!("{}.json", self.name)), json)?;
+        for plot in self.plots {
+            std::fs::write(out.join(self.file(plot)), &plot.svg)?;
+        }
         println!("\n{page}\nwritten: {0}.md, {0}.json in {1}", self.name, directory.display());
         Ok(())
     }
 
+    fn file(&self, plot: &Plot) -> String {
+        format!("{}{}.svg", self.name, plot.suffix)
+    }
+
     fn markdown(&self) -> String {
-        let mut page = format!("# Benchmark: datasets\n\n{}\n- plan: {}\n", self.machine, self.plan);
+        let mut page = format!("# Benchmark: {}\n\n{}\n- plan: {}\n", self.title, self.machine, self.plan);
         for failure in self.failures {
             let _ = writeln!(page, "\n**A part failed**: {failure}");
         }
@@ -92,6 +102,9 @@ impl Page<'_> {
                 let cells: Vec<String> = row.iter().map(cell).collect();
                 let _ = writeln!(page, "| {} |", cells.join(" | "));
             }
+        }
+        for plot in self.plots {
+            let _ = writeln!(page, "\n![{}]({})", plot.caption, self.file(plot));
         }
         page
     }
@@ -129,7 +142,7 @@ fn cell(value: &Value) -> String {
 }
 
 /// A goal: a least or (`at_most`) a greatest ratio.
-pub(super) fn goal(text: String, measured: Option<f64>, wanted: f64, at_most: bool) -> Goal {
+pub(crate) fn goal(text: String, measured: Option<f64>, wanted: f64, at_most: bool) -> Goal {
     let ratio = measured.map(|measured| if at_most { wanted / measured } else { measured / wanted });
     let met = ratio.is_some_and(|ratio| ratio >= 1.0);
     Goal { goal: text, measured, unit: "", wanted: Some(wanted), ratio, met, in_smoke: false }
