@@ -1,9 +1,9 @@
-//! `forebay run`: the life of runs: list, open, pause, resume, stop, close, watch.
+//! `forebay run`: the life of runs: list, open, pause, resume, stop, close, summary, watch.
 
 use crate::ledger::{self, account_json, state_name};
-use crate::open::{Close, Opened, Place};
+use crate::open::{Close, Opened, Place, signed};
 use crate::output::{Answer, Output};
-use crate::{signal, units};
+use crate::{signal, summary, units};
 use clap::{Args, Subcommand};
 use forebay_core::{
     Completeness, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, Result, RunConfig,
@@ -28,9 +28,10 @@ Example: run 7, whose events are complete with sources 1, 2 and 3, or one second
   forebay run /tmp/first close 7
 
 A run closes when none of its events is open, ready or leased, and its ledger balances; until then close says what is left. \
-What remains of it is a summary, which is printed and kept in the store's directory as runs/run-7.json.";
+What remains of it is a summary, which is printed and kept in the store's directory as runs/run-7.json: its account, its producers, and who set and lifted \
+which masks when. `forebay run /tmp/first summary 7` shows it, also before the close.";
 
-/// List, open, pause, resume, stop, close and watch runs.
+/// List, open, pause, resume, stop, close, sum up and watch runs.
 #[derive(Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Run {
@@ -63,6 +64,11 @@ enum Action {
     },
     /// Close a run, once everything is decided, and show its ledger. Example: forebay run /tmp/first close 7
     Close {
+        /// Run number.
+        run: u64,
+    },
+    /// Show a run's summary: as it is now, or as it was kept at its close. Example: forebay run /tmp/first summary 7
+    Summary {
         /// Run number.
         run: u64,
     },
@@ -108,7 +114,7 @@ struct Open {
 
 impl Run {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let store = self.store.open(out)?;
+        let store = signed(self.store.open(out)?);
         let answer = match &self.action {
             Action::List => list(&store, out),
             Action::Open(open) => open.open(&store, out),
@@ -122,6 +128,7 @@ impl Run {
                 .and_then(|_| store.run_resume(*run))
                 .and_then(|()| changed(*run, RunState::Open, out)),
             Action::Close { run } => close(&store, *run, self.store.dir(), out),
+            Action::Summary { run } => summarize(&store, *run, self.store.dir(), out),
             Action::Watch { run, time } => watch(&store, *run, *time, out),
         }?;
         store.close()?;
@@ -213,40 +220,19 @@ fn close(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Resu
         )),
         _ => error,
     })?;
-    let account = summary.ledger;
     let file = dir.map(|dir| dir.join("runs").join(format!("run-{run}.json")));
-    let mut json = account_json(run, RunState::Closed, &account);
-    json["file"] = serde_json::json!(file);
-    json["summary"] = serde_json::json!(summary);
-    out.json(&json)?;
-    out.line(format!("run {run} · closed"))?;
-    for line in ledger::table(&account) {
-        out.line(line)?;
+    let answer = summary::show(&summary, RunState::Closed, file.as_deref(), out)?;
+    if file.is_none() {
+        let kept = format!("the server keeps it as runs/run-{run}.json in the store's directory");
+        out.line(format!("summary: `forebay run PLACE summary {run}`; {kept}"))?;
     }
-    for stream in &summary.streams {
-        let (released, live) = (stream.released.events, stream.live.events);
-        out.line(format!("stream {}: {}, {live} not released", stream.name, units::plural(released + live, "event")))?;
-    }
-    for mask in &summary.masks {
-        out.line(format!("mask: {mask}"))?;
-    }
-    for producer in &summary.producers {
-        let unknown = if producer.unknown { ", no last report" } else { "" };
-        out.line(format!(
-            "producer {}: announced {}, offered {}, {}{unknown}",
-            producer.name,
-            units::plural(producer.announced, "event"),
-            units::plural(producer.fragments, "fragment"),
-            units::bytes(producer.bytes)
-        ))?;
-    }
-    match file {
-        Some(file) => out.line(format!("summary: {}", file.display()))?,
-        None => out.line(format!(
-            "summary: with --json; the server keeps it as runs/run-{run}.json in the store's directory"
-        ))?,
-    }
-    Ok(Answer::found(account.imbalance().is_none()))
+    Ok(answer)
+}
+
+fn summarize(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Result<Answer> {
+    let state = known(store, run)?.state;
+    let file = dir.filter(|_| state == RunState::Closed).map(|dir| dir.join("runs").join(format!("run-{run}.json")));
+    summary::show(&store.run_summary(run)?, state, file.as_deref(), out)
 }
 
 fn watch(store: &Opened, run: u64, time: Option<Duration>, out: &mut Output) -> Result<Answer> {

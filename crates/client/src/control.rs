@@ -81,8 +81,8 @@ impl Client {
     /// The account of a run is final; answers its summary.
     ///
     /// # Errors
-    /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: its summary is in
-    /// the store's directory.
+    /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: [`Client::run_summary`]
+    /// has its summary.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let closed = self.pool().control(&Control::RunClose { run });
         closed.map(|(summary, _)| summary).map_err(|error| match error.kind() {
@@ -90,6 +90,14 @@ impl Client {
             Kind::Closed if error.earlier_try_unknown() => unknown(&error).of_repeat(),
             _ => error,
         })
+    }
+
+    /// The summary of a run, as it is now or as it was kept at its close.
+    ///
+    /// # Errors
+    /// As `Store::run_summary`, and `Unavailable`.
+    pub fn run_summary(&self, run: u64) -> Result<RunSummary> {
+        self.look(&Control::RunSummary { run })
     }
 
     /// All runs that the store knows, with their accounts.

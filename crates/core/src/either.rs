@@ -310,6 +310,9 @@ impl<H: OperatedStore, T: OperatedStore> OperatedStore for Either<H, T> {
     fn run_resume(&self, run: u64) -> Result<()> {
         with!(self, one => one.run_resume(run))
     }
+    fn run_summary(&self, run: u64) -> Result<RunSummary> {
+        with!(self, one => one.run_summary(run))
+    }
     fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
         with!(self, one => one.ledger_by(run, by))
     }

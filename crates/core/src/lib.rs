@@ -43,6 +43,7 @@ mod schema;
 mod serve;
 mod source;
 mod states;
+mod summary;
 mod token;
 
 pub use api::{CountedProducer, EventStore, ReadFragment};
@@ -69,7 +70,7 @@ pub use prescale::Prescale;
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass,
     InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, Released, RunState,
-    RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
+    RunStatus, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
@@ -80,4 +81,5 @@ pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use serve::{FollowRun, OperatedStore, ReportingProducer, ReserveFragment, SampleEvents, ServedStore};
 pub use source::Source;
 pub use states::SourceStates;
+pub use summary::{MaskRecord, RunSummary, Signature};
 pub use token::Token;

@@ -15,7 +15,7 @@
 use crate::{
     Attributes, Bounds, ConflictInfo, ContainerStatus, CountedProducer, DebugInfo, EventInfo, EventStore, HoldInfo,
     Key, LeaseHolder, LedgerBy, LedgerRow, Level, Marks, MovedStore, Primary, PutOptions, PutOutcome, ReadFragment,
-    Released, Result, RunStatus, Sample, Sampling, SegmentInfo, Source, SourceStatus, Sources, Token, Why,
+    Released, Result, RunStatus, RunSummary, Sample, Sampling, SegmentInfo, Source, SourceStatus, Sources, Token, Why,
 };
 use std::ops::DerefMut;
 use std::task::Waker;
@@ -93,6 +93,8 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn run_pause(&self, run: u64) -> Result<()>;
     /// A run goes on.
     fn run_resume(&self, run: u64) -> Result<()>;
+    /// The summary of a run, as it is now or as it was kept at its close.
+    fn run_summary(&self, run: u64) -> Result<RunSummary>;
     /// The account of a run, in rows.
     fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>>;
     /// Sources of a run.
@@ -225,6 +227,9 @@ macro_rules! implement_operated_store {
             }
             fn run_resume(&self, run: u64) -> $crate::Result<()> {
                 self.run_resume(run)
+            }
+            fn run_summary(&self, run: u64) -> $crate::Result<$crate::RunSummary> {
+                self.run_summary(run)
             }
             fn ledger_by(&self, run: u64, by: $crate::LedgerBy) -> $crate::Result<Vec<$crate::LedgerRow>> {
                 self.ledger_by(run, by)

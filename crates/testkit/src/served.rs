@@ -156,6 +156,7 @@ calls! {
     run_resume(run: u64) -> ();
     run_stop(run: u64) -> ();
     run_close(run: u64) -> RunSummary;
+    run_summary(run: u64) -> RunSummary;
     ledger(run: u64) -> Ledger;
     ledger_by(run: u64, by: LedgerBy) -> Vec<LedgerRow>;
     sources(run: u64) -> Vec<SourceStatus>;

@@ -35,6 +35,11 @@ pub enum Control {
         /// Its number.
         run: u64,
     },
+    /// Its summary, as it is now or as it was kept at its close.
+    RunSummary {
+        /// Its number.
+        run: u64,
+    },
     /// All runs with their accounts.
     Runs,
     /// The account of a run.
@@ -259,6 +264,7 @@ impl Control {
             Control::Unpin { .. } => Call::Unpin,
             Control::Watch { .. } | Control::Sampler { .. } | Control::Drop { .. } => Call::Watch,
             Control::Runs
+            | Control::RunSummary { .. }
             | Control::Ledger { .. }
             | Control::LedgerBy { .. }
             | Control::Sources { .. }

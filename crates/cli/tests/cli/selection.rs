@@ -207,6 +207,16 @@ fn masks_sources_and_why() {
     assert_eq!(temp.json(&["unmask", "STORE", "1", "2"], 0)[0]["masked"], Value::from(Vec::<Value>::new()));
     assert_code(&temp.run(&["sources", "STORE", "70"]), 1);
     assert_code(&temp.run(&["mask", "STORE", "70", "2"]), 2);
+
+    // Who masked what when.
+    let masks = &temp.json(&["run", "STORE", "summary", "1"], 0)[0]["summary"]["masks"];
+    let seen: Vec<_> = masks.as_array().unwrap().iter().map(|mask| (&mask["masked"], &mask["from"])).collect();
+    let (yes, no, all) = (Value::from(true), Value::from(false), Value::Null);
+    assert_eq!(seen, [(&yes, &"1/5".into()), (&yes, &all), (&no, &all)]);
+    let by = masks[0]["by"].as_str().unwrap();
+    assert!(!by.is_empty() && masks[0]["at_ms"].as_u64() >= Some(1_700_000_000_000), "{masks}");
+    let text = stdout(&temp.run(&["run", "STORE", "summary", "1"]));
+    assert!(text.contains(&format!("mask: source 2 unmasked from now on by {by} at 2")), "{text}");
 }
 
 #[test]

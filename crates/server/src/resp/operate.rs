@@ -77,7 +77,7 @@ pub(super) fn release<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'
 
 /// FB.MASK run source [FROM primary] | FB.UNMASK run source [FROM primary]
 pub(super) fn mask<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
-    let store = turn.client.store()?;
+    let store = turn.client.signed_store()?;
     let schema = store.schema();
     let (run, source) = (number(Some(command.part(1)))?, source_of(schema, command.part(2))?);
     let from: Option<Primary> = match command.len() {

@@ -126,6 +126,7 @@ macro_rules! commands {
 pub(super) fn audited_call(spec: &Spec, command: Command<'_>) -> Option<Call> {
     let call = match spec.verb {
         // These say by their second word what they are.
+        Verb::Run if command.part(1).eq_ignore_ascii_case(b"summary") => return None,
         Verb::Run | Verb::Hold | Verb::Debug if command.part(1).eq_ignore_ascii_case(b"list") => return None,
         Verb::Run => Call::Run,
         Verb::Hold => Call::Hold,
@@ -162,7 +163,7 @@ commands! {
     "fb.event" Event -2 Data Some(Call::GetEvent), NO_KEY, select::event, "Returns an event: primary [SOURCES NONE|ALL|source ...]";
     "fb.range" Range -2 Data Some(Call::Range), NO_KEY, range::range, "Returns fragments in key order: bounds [AFTER key] [COUNT n]";
     "fb.seal" Seal 2 Thread Some(Call::Seal), NO_KEY, select::seal, "Makes an event ready now, with what it has: primary";
-    "fb.run" Run -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
+    "fb.run" Run -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP, CLOSE or SUMMARY run, LIST";
     "fb.ledger" Ledger 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";
     "fb.why" Why 2 Thread Some(Call::Look), ONE_KEY, runs::why, "Says why a fragment is, or is not, in the store: key";
     "fb.openevent" OpenEvent -2 Thread Some(Call::OpenEvent), NO_KEY, operate::open_event, "Announces an event: primary [ATTR name=value ...] [SOURCES source ...]";

@@ -24,6 +24,7 @@ mod sample;
 mod seal;
 mod select;
 mod streams;
+mod summary;
 mod update;
 mod verdict;
 mod waits;

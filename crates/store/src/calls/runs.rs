@@ -13,9 +13,8 @@ use crate::limits::RUNS_MAX;
 use crate::placement::{Kept, Ticket};
 use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
-use forebay_core::{Error, Ledger, LiveState, Result, RunConfig};
+use forebay_core::{Error, Ledger, LiveState, Result, RunConfig, Signature};
 use forebay_media::bytes::Blob;
-use std::io::Write;
 
 impl Store {
     /// Opens a run. Opening it again with the same configuration is a success.
@@ -31,7 +30,7 @@ impl Store {
         if run > part.max() {
             return Err(Error::invalid(format!("run {run} does not fit: 0 to {}", part.max())));
         }
-        let ticket = engine.explained(engine.open_run(run, config))?;
+        let ticket = engine.explained(engine.open_run(run, config, self.signature()))?;
         engine.settle(ticket)
     }
 
@@ -188,28 +187,6 @@ impl Engine {
         self.settle(ticket).map(|()| summary)
     }
 
-    /// The summary is whole on the medium under its name, or not there.
-    fn write_summary(&self, summary: &RunSummary) -> Result<()> {
-        let Some(dir) = &self.life.dir else { return Ok(()) };
-        let dir = dir.join("runs");
-        let path = dir.join(format!("run-{}.json", summary.run));
-        let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&dir)?;
-            // Written beside, synced, renamed, directory synced: whole under its name, or not there.
-            let unfinished = path.with_extension("json.writing");
-            let mut file = std::fs::File::create(&unfinished)?;
-            file.write_all(&serde_json::to_vec_pretty(summary).map_err(std::io::Error::other)?)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            std::fs::rename(&unfinished, &path)?;
-            std::fs::File::open(&dir)?.sync_all()
-        };
-        write().map_err(|error| {
-            Error::invalid(format!("{}: the run's summary cannot be written; the run stays as it is", path.display()))
-                .with_source(error)
-        })
-    }
-
     pub(crate) fn known<'a>(&self, runs: &'a mut [KnownRun], run: u64) -> Result<&'a mut KnownRun> {
         match runs.iter().position(|known| known.run == run) {
             Some(at) => Ok(&mut runs[at]),
@@ -232,7 +209,7 @@ impl Engine {
         if !self.keyspace.auto_open_runs {
             return Err(Error::closed(format!("run {run} is not open; this keyspace wants runs opened by name")));
         }
-        match self.open_run(run, &self.keyspace.run) {
+        match self.open_run(run, &self.keyspace.run, self.signed_by_itself()) {
             // Somebody else opened it meanwhile, maybe with another configuration.
             Err(error) if error.kind() == forebay_core::Kind::Conflict => Ok(()),
             // What is put into it waits for devices where it asks for that (`levels/persist.rs`).
@@ -240,7 +217,7 @@ impl Engine {
         }
     }
 
-    fn open_run(&self, run: u64, config: &RunConfig) -> Result<Ticket> {
+    fn open_run(&self, run: u64, config: &RunConfig, opened: Signature) -> Result<Ticket> {
         // In the order in which the log gives them back: the same rules are the same configuration.
         let mut config = config.clone();
         config.classes.sort_by(|one, other| one.0.cmp(&other.0));
@@ -260,7 +237,7 @@ impl Engine {
         if runs.len() >= RUNS_MAX {
             return Err(Error::full_of("runs", "operator", format!("the store knows {RUNS_MAX} runs, the limit")));
         }
-        let known = KnownRun::new(run, RunState::Open, config.clone());
+        let known = KnownRun { opened, ..KnownRun::new(run, RunState::Open, config.clone()) };
         // In the log before its first event is in the store: recovery knows each event's run.
         let ticket = self.journal(&known)?;
         let plan = self.plan(config);

@@ -12,13 +12,15 @@ use crate::events::{
     Until,
 };
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES};
-use crate::runs::{Hold, KnownProducer, KnownRun};
+use crate::runs::{Hold, KnownProducer, KnownRun, Records};
 use forebay_core::limits::{KEY_BYTES_MAX, STREAMS_MAX};
-use forebay_core::{Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, Result, RunState, Tally};
+use forebay_core::{Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, MaskRecord, Result, RunState, Tally};
 use forebay_media::hot::Boundary;
 use std::collections::BTreeMap;
 
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
+/// The oldest version that is read: it has sentences in the place of records, and does not say who opened a run.
+const VERSION_MIN: u32 = 4;
 
 // What a snapshot needs at least is kept free by these figures (`Engine::new`).
 const _: () =
@@ -289,9 +291,9 @@ impl SnapshotContent {
         let schema = &keyspace.schema;
         let mut reader = Reader(bytes);
         let (version, shards) = (reader.u32()?, reader.u32()?);
-        if (version, shards) != (VERSION, SHARDS as u32) {
+        if !(VERSION_MIN..=VERSION).contains(&version) || shards != SHARDS as u32 {
             return Err(Error::invalid(format!(
-                "a snapshot of version {version} with {shards} shards; this build reads {VERSION} with {SHARDS}"
+                "a snapshot of version {version} with {shards} shards; this build reads {VERSION_MIN} to {VERSION} with {SHARDS}"
             )));
         }
         let boundary = Boundary { order: reader.u64()?, slot: reader.u32()?, position: reader.u64()? };
@@ -318,7 +320,7 @@ impl SnapshotContent {
             content.outputs.push((reader.u32()?, reader.bytes()?.to_vec()));
         }
         for _ in 0..reader.u32()? {
-            content.runs.push(read_snapshot_run(&mut reader, keyspace)?);
+            content.runs.push(read_snapshot_run(&mut reader, keyspace, version)?);
         }
         let key = schema.key_bytes();
         content.accepted = KeyTable::read(&mut reader)?;
@@ -472,7 +474,7 @@ fn read_tally(reader: &mut Reader<'_>) -> Result<Tally> {
     Ok(Tally { events: reader.u64()?, fragments: reader.u64()?, bytes: reader.u64()? })
 }
 
-/// Masks, notes about them, producers.
+/// Masks, records of their changes, producers.
 fn write_marks_of(known: &KnownRun, out: &mut Writer) {
     // A mask that ended by arrival covers no event of a later life.
     let masks: Vec<&Mask> = known.masks.iter().filter(|mask| !matches!(mask.until, Until::Arrival(_))).collect();
@@ -483,17 +485,26 @@ fn write_marks_of(known: &KnownRun, out: &mut Writer) {
         out.bytes(if let Until::Event(until) = &mask.until { until.as_bytes() } else { &[] });
         out.u32(u32::from(mask.automatic));
     }
-    out.u32(known.mask_notes.len() as u32);
-    known.mask_notes.iter().for_each(|note| out.bytes(note.as_bytes()));
+    out.u64(known.mask_records.dropped);
+    out.u32(known.mask_records.kept.len() as u32);
+    for record in &known.mask_records.kept {
+        out.u32(u32::from(record.masked));
+        out.bytes(record.source.as_bytes());
+        out.bytes(record.from.as_deref().unwrap_or_default().as_bytes());
+        out.signature(&record.signature);
+    }
     out.u32(known.producers.len() as u32);
     for producer in &known.producers {
         out.bytes(&encode_producer(known.run, &producer.now()));
     }
 }
 
-fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<SnapshotRun> {
+fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace, version: u32) -> Result<SnapshotRun> {
     let schema = &keyspace.schema;
     let mut known = read_run(reader, schema)?;
+    if version > VERSION_MIN {
+        known.opened = reader.signature()?;
+    }
     let mut ledger = Ledger::default();
     for term in terms(&mut ledger) {
         *term = read_tally(reader)?;
@@ -545,13 +556,32 @@ fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<Sna
         let until = until.map_or(Until::Open, Until::Event);
         known.masks.push(Mask { source, from, until, automatic: reader.u32()? & 1 != 0 });
     }
-    for _ in 0..reader.u32()? {
-        known.mask_notes.push(reader.text()?);
-    }
+    known.mask_records = read_mask_records(reader, version)?;
     for _ in 0..reader.u32()? {
         known.producers.push(KnownProducer::recovered(decode_producer(reader.bytes()?)?.1));
     }
     Ok(SnapshotRun { known, ledger, ended, decided, groups, released, sources })
+}
+
+fn read_mask_records(reader: &mut Reader<'_>, version: u32) -> Result<Records<MaskRecord>> {
+    let mut records = Records::default();
+    if version == VERSION_MIN {
+        for _ in 0..reader.u32()? {
+            let words = reader.text()?;
+            match MaskRecord::from_words(&words) {
+                Some(record) => records.add(record),
+                None => records.dropped += 1,
+            }
+        }
+        return Ok(records);
+    }
+    records.dropped = reader.u64()?;
+    for _ in 0..reader.u32()? {
+        let masked = reader.u32()? & 1 != 0;
+        let (source, from) = (reader.text()?, Some(reader.text()?).filter(|from| !from.is_empty()));
+        records.add(MaskRecord { source, masked, from, signature: reader.signature()? });
+    }
+    Ok(records)
 }
 
 /// Joins neighbours in a sorted list.

@@ -298,7 +298,7 @@ impl<'a> Replay<'a> {
                 let change = decode_mask(data, schema)?;
                 let known = known_run(runs, change.run)?;
                 apply_mask(&mut known.masks, &change, engine.now_ns());
-                known.note_mask(schema, &change);
+                known.mask_records.add(change.record(schema));
             }
             Blob::Hold => {
                 let (hold, set) = decode_hold(data, &engine.keyspace.attributes)?;
@@ -379,7 +379,7 @@ fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>,
     match runs.iter_mut().find(|run| run.run == known.run) {
         Some(before) if known.state == RunState::Closed => *before = known,
         // A change of state: what is known beside it stays.
-        Some(before) => (before.state, before.config) = (known.state, known.config),
+        Some(before) => (before.state, before.config, before.opened) = (known.state, known.config, known.opened),
         None => runs.push(known),
     }
 }

@@ -5,18 +5,20 @@
 mod hold;
 mod mask;
 mod producer;
+mod records;
 mod samplers;
 mod watched;
 
 pub(crate) use hold::Hold;
 pub(crate) use mask::{MaskChange, apply_mask};
 pub(crate) use producer::{Counts, KnownProducer};
+pub(crate) use records::Records;
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
 pub(crate) use watched::Watched;
 
 use crate::events::{Mask, Until};
 use crate::locks::{self, Owner, Ranked, RankedRw};
-use forebay_core::{KeySchema, RunConfig, RunState};
+use forebay_core::{MaskRecord, RunConfig, RunState, Signature};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
@@ -56,31 +58,24 @@ pub(crate) struct KnownRun {
     pub(crate) run: u64,
     pub(crate) state: RunState,
     pub(crate) config: RunConfig,
+    /// Who opened it, and when.
+    pub(crate) opened: Signature,
     pub(crate) masks: Vec<Mask>,
-    /// Masks as they were set and lifted, in words, bounded.
-    pub(crate) mask_notes: Vec<String>,
+    /// Masks as they were set and lifted.
+    pub(crate) mask_records: Records<MaskRecord>,
     pub(crate) producers: Vec<KnownProducer>,
 }
 
-/// Most notes about masks that a run keeps.
-const MASK_NOTES_MAX: usize = 1000;
-
 impl KnownRun {
     pub(crate) fn new(run: u64, state: RunState, config: RunConfig) -> KnownRun {
-        KnownRun { run, state, config, masks: Vec::new(), mask_notes: Vec::new(), producers: Vec::new() }
-    }
-
-    /// Notes a change in words.
-    pub(crate) fn note_mask(&mut self, schema: &KeySchema, change: &MaskChange) {
-        // The first ones stay: they say how the trouble began.
-        if self.mask_notes.len() < MASK_NOTES_MAX {
-            self.mask_notes.push(format!(
-                "source {} {} by {} from {}",
-                schema.source_text(&change.source),
-                if change.set { "masked" } else { "unmasked" },
-                if change.automatic { "policy" } else { "hand" },
-                change.from.as_ref().map_or_else(|| "now on".to_owned(), |from| schema.text(from.as_bytes()))
-            ));
+        KnownRun {
+            run,
+            state,
+            config,
+            opened: Signature::default(),
+            masks: Vec::new(),
+            mask_records: Records::default(),
+            producers: Vec::new(),
         }
     }
 

@@ -290,6 +290,6 @@ mod tests {
         assert!(SnapshotContent::read(&keyspace, &bytes).is_ok());
         bytes[..4].copy_from_slice(&(3_u32).to_le_bytes());
         let refused = SnapshotContent::read(&keyspace, &bytes).err().unwrap();
-        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4"), "{refused}");
+        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4 to 5"), "{refused}");
     }
 }

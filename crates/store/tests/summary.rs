@@ -1,0 +1,122 @@
+//! The summary of a run says who did what when, in every life of the store.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{TempDir, refused};
+use forebay_core::{Clock, Completeness, Keyspace, Kind, ManualClock, MaskRecord, Signature};
+use forebay_store::{Config, Store};
+use forebay_testkit::media::SimMedium;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const RUN: u64 = 1;
+/// A date of the tests, in milliseconds.
+const DATE: u64 = 1_700_000_000_000;
+
+/// A clock whose calendar goes on by a second each time it is asked.
+#[derive(Default)]
+struct Calendar {
+    clock: ManualClock,
+    asked: AtomicU64,
+}
+
+impl Clock for Calendar {
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+    fn wall_ms(&self) -> u64 {
+        DATE + 1000 * self.asked.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn config() -> Config {
+    let clock = Arc::new(Calendar::default());
+    Config { hot_bytes: 4 << 20, segment_bytes: Some(64 << 10), maintenance: false, clock, ..Config::default() }
+}
+
+fn keyspace() -> Keyspace {
+    let mut keyspace = Keyspace::events("summary", 2);
+    keyspace.run.auto_mask = Some(3);
+    keyspace
+}
+
+fn record(source: &str, masked: bool, from: Option<&str>, by: &str, second: u64) -> MaskRecord {
+    let signature = Signature::new(by, DATE + 1000 * second);
+    MaskRecord { source: source.to_owned(), masked, from: from.map(str::to_owned), signature }
+}
+
+/// Masks by two people; answers what the summary must say of them.
+fn mask(store: &Store) -> Vec<MaskRecord> {
+    let (schema, source) = (store.schema(), |number: u64| store.schema().source(&[number]).unwrap());
+    let from = schema.primary(&[RUN, 9]).unwrap();
+    store.named("shift").run_open(RUN, &keyspace().run).unwrap();
+    store.named("shift").mask(RUN, &source(1), Some(&from)).unwrap();
+    // A second time it changes nothing, whoever says it.
+    store.named("expert").mask(RUN, &source(1), Some(&from)).unwrap();
+    store.named("expert").unmask(RUN, &source(1), None).unwrap();
+    vec![record("1", true, Some("1/9"), "shift", 1), record("1", false, None, "expert", 3)]
+}
+
+#[test]
+fn who_masked_what_when_survives_close_and_kill() {
+    let medium = SimMedium::new(4 << 20);
+    let store = Store::create_on(medium.clone(), &keyspace(), config()).unwrap();
+    let expected = mask(&store);
+    let opened = Signature::new("shift", DATE);
+    let summary = store.run_summary(RUN).unwrap();
+    assert_eq!((&summary.masks, &summary.opened), (&expected, &opened));
+    // Killed: from the log alone. Then closed: from the snapshot alone.
+    let mut medium = medium.after_kill(medium.killed_now());
+    for _ in 0..2 {
+        let store = Store::open_on(medium.clone(), &keyspace(), config()).unwrap();
+        let summary = store.run_summary(RUN).unwrap();
+        assert_eq!((&summary.masks, summary.masks_dropped, &summary.opened), (&expected, 0, &opened));
+        store.close().unwrap();
+        medium = medium.after_kill(medium.killed_now());
+    }
+}
+
+#[test]
+fn a_closed_run_keeps_its_summary_in_the_directory() {
+    let dir = TempDir::new();
+    let store = Store::create(dir.path(), &keyspace(), config()).unwrap();
+    let expected = mask(&store);
+    store.run_stop(RUN).unwrap();
+    let summary = store.run_close(RUN).unwrap();
+    assert_eq!(summary.masks, expected);
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(dir.path(), config()).unwrap();
+    assert_eq!(store.run_summary(RUN).unwrap(), summary);
+    refused(store.run_summary(7), Kind::Invalid);
+    // As a version that kept sentences wrote it.
+    let file = dir.path().join("runs/run-1.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    json["masks"] = serde_json::json!(["source 1 masked by hand from 1/9", "source 2 masked by policy from now on"]);
+    json.as_object_mut().unwrap().retain(|name, _| !["opened", "masks_dropped"].contains(&&**name));
+    std::fs::write(&file, json.to_string()).unwrap();
+    let earlier = store.run_summary(RUN).unwrap();
+    let by = |at: usize| (earlier.masks[at].signature.by.as_deref(), earlier.masks[at].from.as_deref());
+    assert_eq!((by(0), by(1)), ((None, Some("1/9")), (Some("auto"), None)));
+    std::fs::remove_file(&file).unwrap();
+    refused(store.run_summary(RUN), Kind::Corrupt);
+}
+
+#[test]
+fn the_policy_signs_its_masks_as_the_store_itself() {
+    let store = Store::create_on(SimMedium::new(4 << 20), &keyspace(), config()).unwrap();
+    let mut run = keyspace().run;
+    run.completeness = Completeness::sources(store.schema(), &[vec![0], vec![1]]).unwrap();
+    store.run_open(RUN, &run).unwrap();
+    for event in 0..3 {
+        let key = store.schema().key(&[RUN, event, 0]).unwrap();
+        let _ = store.put(&key, b"x", &forebay_store::PutOptions::default()).unwrap();
+        assert!(store.seal(&store.schema().primary(&[RUN, event]).unwrap()).unwrap());
+    }
+    store.tick();
+    let summary = store.run_summary(RUN).unwrap();
+    let by: Vec<_> = summary.masks.iter().map(|mask| (&*mask.source, mask.signature.by.as_deref())).collect();
+    assert_eq!(by, [("1", Some(Signature::AUTO))]);
+    assert_eq!(summary.opened.by.as_deref(), Some("store"));
+}
