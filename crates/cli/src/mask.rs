@@ -93,7 +93,7 @@ impl What {
 }
 
 /// An event of a run, with or without the run before it.
-fn event(schema: &KeySchema, run: u64, text: &str) -> Result<Primary> {
+pub(crate) fn event(schema: &KeySchema, run: u64, text: &str) -> Result<Primary> {
     if text.split('/').count() + 1 == schema.primary_len() {
         return schema.parse_primary(&format!("{run}/{text}"));
     }

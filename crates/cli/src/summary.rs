@@ -31,6 +31,12 @@ pub(crate) fn show(summary: &RunSummary, state: RunState, file: Option<&Path>, o
     for mask in &summary.masks {
         out.line(format!("mask: {mask}"))?;
     }
+    if summary.prescales_dropped > 0 {
+        out.line(format!("prescales: {} before these", units::plural(summary.prescales_dropped, "change")))?;
+    }
+    for prescale in &summary.prescales {
+        out.line(format!("prescale: {prescale}"))?;
+    }
     for producer in &summary.producers {
         let unknown = if producer.unknown { ", no last report" } else { "" };
         out.line(format!(

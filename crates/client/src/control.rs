@@ -6,8 +6,8 @@ use crate::put::NO_WAIT;
 use crate::retry::unknown;
 use forebay_core::{
     Bounds, Claim, ClaimRequest, ClaimedEvent, ConflictInfo, ContainerStatus, DebugInfo, Error, HoldInfo, Key, Kind,
-    Ledger, LedgerBy, LedgerRow, Marks, MovedStore, Primary, Released, Result, RunConfig, RunStatus, RunSummary,
-    SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
+    Ledger, LedgerBy, LedgerRow, Marks, MovedStore, PrescaleFactor, Primary, Released, Result, RunConfig, RunStatus,
+    RunSummary, SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
 };
 use forebay_wire::{Control, FrameKind, bounds_of};
 use serde::de::DeserializeOwned;
@@ -146,6 +146,14 @@ impl Client {
     /// As `Store::unmask`, and `OutcomeUnknown`.
     pub fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
         self.order(&Control::Mask { run, source: source.clone(), from: from.copied(), set: false })
+    }
+
+    /// Records a prescale of the trigger.
+    ///
+    /// # Errors
+    /// As `Store::prescale`, and `OutcomeUnknown`.
+    pub fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()> {
+        self.order(&Control::Prescale { run, name: name.to_owned(), factor, from: from.copied() })
     }
 
     /// Holds events back; answers the hold's number.

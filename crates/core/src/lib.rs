@@ -66,7 +66,7 @@ pub use ledger::{LIVE_STATES, Ledger, Live, LiveState, Tally};
 pub use near::nearest;
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use policy::{Delivery, Level, Order, SourceGroup};
-pub use prescale::Prescale;
+pub use prescale::{Prescale, PrescaleFactor, check_prescale_name};
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass,
     InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, Released, RunState,
@@ -81,5 +81,5 @@ pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use serve::{FollowRun, OperatedStore, ReportingProducer, ReserveFragment, SampleEvents, ServedStore};
 pub use source::Source;
 pub use states::SourceStates;
-pub use summary::{MaskRecord, RunSummary, Signature};
+pub use summary::{MaskRecord, PrescaleRecord, RunSummary, Signature};
 pub use token::Token;

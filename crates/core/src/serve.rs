@@ -14,8 +14,9 @@
 
 use crate::{
     Attributes, Bounds, ConflictInfo, ContainerStatus, CountedProducer, DebugInfo, EventInfo, EventStore, HoldInfo,
-    Key, LeaseHolder, LedgerBy, LedgerRow, Level, Marks, MovedStore, Primary, PutOptions, PutOutcome, ReadFragment,
-    Released, Result, RunStatus, RunSummary, Sample, Sampling, SegmentInfo, Source, SourceStatus, Sources, Token, Why,
+    Key, LeaseHolder, LedgerBy, LedgerRow, Level, Marks, MovedStore, PrescaleFactor, Primary, PutOptions, PutOutcome,
+    ReadFragment, Released, Result, RunStatus, RunSummary, Sample, Sampling, SegmentInfo, Source, SourceStatus,
+    Sources, Token, Why,
 };
 use std::ops::DerefMut;
 use std::task::Waker;
@@ -103,6 +104,8 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
     /// Events want this source again.
     fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
+    /// Records a prescale of the trigger.
+    fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()>;
     /// Holds events back from delivery.
     fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32>;
     /// Ends a hold.
@@ -242,6 +245,15 @@ macro_rules! implement_operated_store {
             }
             fn unmask(&self, run: u64, source: &$crate::Source, from: Option<&$crate::Primary>) -> $crate::Result<()> {
                 self.unmask(run, source, from)
+            }
+            fn prescale(
+                &self,
+                run: u64,
+                name: &str,
+                factor: $crate::PrescaleFactor,
+                from: Option<&$crate::Primary>,
+            ) -> $crate::Result<()> {
+                self.prescale(run, name, factor, from)
             }
             fn hold(&self, run: Option<u64>, conditions: &[&str]) -> $crate::Result<u32> {
                 self.hold(run, conditions)

@@ -1,7 +1,7 @@
 //! What a run leaves behind: its summary, and who did what to it while it was taken.
 
 use crate::limits::NAME_BYTES_MAX;
-use crate::{Ledger, LedgerRow, ProducerStatus, SourceStatus};
+use crate::{Ledger, LedgerRow, PrescaleFactor, ProducerStatus, SourceStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -97,6 +97,27 @@ impl fmt::Display for MaskRecord {
     }
 }
 
+/// A prescale of the trigger, as it was when the run was opened or as it was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrescaleRecord {
+    /// Name of the trigger, item, path or stream.
+    pub name: String,
+    /// One event in so many was kept.
+    pub factor: PrescaleFactor,
+    /// The first event for which it held, as text; `None`: from the opening, or from the change on.
+    pub from: Option<String>,
+    /// Who set it, and when.
+    #[serde(flatten)]
+    pub signature: Signature,
+}
+
+impl fmt::Display for PrescaleRecord {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.from.as_deref().unwrap_or("now on");
+        write!(out, "{} {} from {from} by {}", self.name, self.factor, self.signature)
+    }
+}
+
 /// A mask in a summary: earlier versions wrote sentences.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -157,6 +178,13 @@ pub struct RunSummary {
     /// Changes of masks before those.
     #[serde(default)]
     pub masks_dropped: u64,
+    /// Prescales of the trigger: those of the opening, then changes, the oldest first: the last 1000, the newest of each name
+    /// among them.
+    #[serde(default)]
+    pub prescales: Vec<PrescaleRecord>,
+    /// Changes of prescales before those.
+    #[serde(default)]
+    pub prescales_dropped: u64,
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{TempDir, refused};
-use forebay_core::{Clock, Completeness, Keyspace, Kind, ManualClock, MaskRecord, Signature};
+use forebay_core::{
+    Clock, Completeness, Keyspace, Kind, ManualClock, MaskRecord, PrescaleFactor, PrescaleRecord, Signature,
+};
 use forebay_store::{Config, Store};
 use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
@@ -119,4 +121,78 @@ fn the_policy_signs_its_masks_as_the_store_itself() {
     let by: Vec<_> = summary.masks.iter().map(|mask| (&*mask.source, mask.signature.by.as_deref())).collect();
     assert_eq!(by, [("1", Some(Signature::AUTO))]);
     assert_eq!(summary.opened.by.as_deref(), Some("store"));
+}
+
+fn prescale(name: &str, factor: &str, from: Option<&str>, by: &str, second: u64) -> PrescaleRecord {
+    let (name, factor) = (name.to_owned(), PrescaleFactor::parse(factor).unwrap());
+    let signature = Signature::new(by, DATE + 1000 * second);
+    PrescaleRecord { name, factor, from: from.map(str::to_owned), signature }
+}
+
+#[test]
+fn prescales_are_listed_from_the_opening_on_in_every_life() {
+    let medium = SimMedium::new(4 << 20);
+    let store = Store::create_on(medium.clone(), &keyspace(), config()).unwrap();
+    let factor = |text: &str| PrescaleFactor::parse(text).unwrap();
+    let mut run = keyspace().run;
+    run.prescales = [("mu-4".to_owned(), factor("10")), ("jet-40".to_owned(), factor("2.5"))].into();
+    let from = store.schema().primary(&[RUN, 50]).unwrap();
+    refused(store.prescale(RUN, "mu-4", factor("5"), None), Kind::Invalid);
+    let shift = store.named("shift");
+    shift.run_open(RUN, &run).unwrap();
+    shift.run_open(RUN, &run).unwrap();
+    refused(store.run_open(RUN, &keyspace().run), Kind::Conflict);
+    // What is so already is not listed again.
+    shift.prescale(RUN, "mu-4", factor("10"), None).unwrap();
+    for _ in 0..2 {
+        shift.prescale(RUN, "mu-4", factor("off"), Some(&from)).unwrap();
+        store.named("expert").prescale(RUN, "tau", factor("3"), None).unwrap();
+    }
+    refused(store.prescale(RUN, "", factor("3"), None), Kind::Invalid);
+    refused(store.prescale(RUN, &"x".repeat(65), factor("3"), None), Kind::Invalid);
+    let listed = store.run_summary(RUN).unwrap().prescales;
+    let at = |name: &str| listed.iter().rfind(|known| known.name == name).unwrap().signature.at_ms.unwrap() - DATE;
+    let (off, tau) = (at("mu-4") / 1000, at("tau") / 1000);
+    assert!(0 < off && off < tau, "{listed:?}");
+    let expected = [
+        prescale("jet-40", "2.5", None, "shift", 1),
+        prescale("mu-4", "10", None, "shift", 1),
+        prescale("mu-4", "off", Some("1/50"), "shift", off),
+        prescale("tau", "3", None, "expert", tau),
+    ];
+    assert_eq!(listed, expected);
+    let mut medium = medium.after_kill(medium.killed_now());
+    for _ in 0..2 {
+        let store = Store::open_on(medium.clone(), &keyspace(), config()).unwrap();
+        assert_eq!(store.run_summary(RUN).unwrap().prescales, expected);
+        // The configuration is the same after a restart.
+        store.run_open(RUN, &run).unwrap();
+        store.close().unwrap();
+        medium = medium.after_kill(medium.killed_now());
+    }
+    let store = Store::open_on(medium, &keyspace(), config()).unwrap();
+    store.run_stop(RUN).unwrap();
+    assert_eq!(store.run_close(RUN).unwrap().prescales, expected);
+    refused(store.prescale(RUN, "tau", factor("3"), None), Kind::Closed);
+}
+
+#[test]
+fn a_run_has_so_many_prescales_and_changes_of_them() {
+    let store = Store::create_on(SimMedium::new(4 << 20), &keyspace(), config()).unwrap();
+    let limit = forebay_core::limits::PRESCALES_MAX;
+    let factor = |number: usize| PrescaleFactor::new(number as f64).unwrap();
+    store.run_open(RUN, &keyspace().run).unwrap();
+    for number in 0..limit {
+        store.prescale(RUN, &format!("item-{number}"), factor(1), None).unwrap();
+    }
+    refused(store.prescale(RUN, "one more", factor(1), None), Kind::Invalid);
+    for number in 2..1002 {
+        store.prescale(RUN, "item-7", factor(number), None).unwrap();
+    }
+    let summary = store.run_summary(RUN).unwrap();
+    assert_eq!((summary.prescales.len(), summary.prescales_dropped), (1000, limit as u64));
+    assert!((0..limit).all(|number| summary.prescales.iter().any(|known| known.name == format!("item-{number}"))));
+    let mut run = keyspace().run;
+    run.prescales = (0..=limit).map(|number| (number.to_string(), factor(1))).collect();
+    refused(store.run_open(2, &run), Kind::Invalid);
 }

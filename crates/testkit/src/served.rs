@@ -162,6 +162,7 @@ calls! {
     sources(run: u64) -> Vec<SourceStatus>;
     mask(run: u64, source: &core::Source, from: Option<&Primary>) -> ();
     unmask(run: u64, source: &core::Source, from: Option<&Primary>) -> ();
+    prescale(run: u64, name: &str, factor: core::PrescaleFactor, from: Option<&Primary>) -> ();
     hold(run: Option<u64>, conditions: &[&str]) -> u32;
     release_hold(id: u32) -> bool;
     why(key: &Key) -> Why;

@@ -170,6 +170,7 @@ commands! {
     "fb.release" Release -2 Thread Some(Call::Release), NO_KEY, operate::release, "Frees accepted and debug events that are archived: bounds [STREAM name] [AFTER primary]";
     "fb.mask" Mask -3 Thread Some(Call::Mask), NO_KEY, operate::mask, "Lets events of a run do without a source: run source [FROM primary]";
     "fb.unmask" Unmask -3 Thread Some(Call::Mask), NO_KEY, operate::mask, "Lets events of a run wait for a source again: run source [FROM primary]";
+    "fb.prescale" Prescale -4 Thread Some(Call::Prescale), NO_KEY, operate::prescale, "Records a prescale of the trigger for the run's summary: run name factor|off [FROM primary]";
     "fb.hold" Hold -2 Thread None, NO_KEY, operate::hold, "Keeps events back from delivery: SET [RUN n] [condition ...], RELEASE id, LIST";
     "fb.debug" Debug -2 Thread None, NO_KEY, operate::debug, "Events that failed in all workers: LIST, REPLAY primary";
     "fb.sources" SourcesOf 2 Thread Some(Call::Look), NO_KEY, operate::sources, "Returns the state of each source of a run";

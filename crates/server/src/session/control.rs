@@ -168,6 +168,7 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
         Control::Sources { run } => json(store.sources(run)?),
         Control::Mask { run, source, from, set: true } => json(signed().mask(run, &source, from.as_ref())?),
         Control::Mask { run, source, from, set: false } => json(signed().unmask(run, &source, from.as_ref())?),
+        Control::Prescale { run, name, factor, from } => json(signed().prescale(run, &name, factor, from.as_ref())?),
         Control::Hold { run, conditions } => {
             let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
             json(store.hold(run, &conditions)?)

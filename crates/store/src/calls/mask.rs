@@ -129,7 +129,7 @@ impl Engine {
         let ticket = self.journal_blob(Blob::Mask, &bytes, &name)?;
         let now = self.now_ns();
         apply_mask(&mut known.masks, change, now);
-        known.mask_records.add(change.record(&self.keyspace.schema));
+        known.note_mask(change.record(&self.keyspace.schema));
         // One list for all shards, shared: every arrival asks how many masks there are.
         let masks = Arc::new(known.masks.clone());
         for cell in &self.shards.cells {

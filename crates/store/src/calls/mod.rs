@@ -13,6 +13,7 @@ mod hold;
 mod inspect;
 mod mask;
 mod prefetch;
+mod prescale;
 mod producers;
 mod put;
 mod range;

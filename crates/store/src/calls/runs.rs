@@ -15,6 +15,7 @@ use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, RunConfig, Signature};
 use forebay_media::bytes::Blob;
+use std::collections::BTreeMap;
 
 impl Store {
     /// Opens a run. Opening it again with the same configuration is a success.
@@ -154,7 +155,8 @@ impl Engine {
         let mut runs = self.runs.known.lock();
         let place = self.not_closed(&mut runs, run)?;
         // What is told about a run beside its account is in its summary from now on.
-        let state = KnownRun::new(run, RunState::Closed, place.config.clone());
+        let config = RunConfig { prescales: BTreeMap::new(), ..place.config.clone() };
+        let state = KnownRun::new(run, RunState::Closed, config);
         let ticket = self.journal(&state)?;
         *place = state;
         drop(runs);

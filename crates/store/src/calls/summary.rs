@@ -45,6 +45,8 @@ impl Engine {
             opened: known.opened.clone(),
             masks: known.mask_records.kept.clone(),
             masks_dropped: known.mask_records.dropped,
+            prescales: known.all_prescales(),
+            prescales_dropped: known.prescales.dropped,
             ledger,
         })
     }

@@ -1,8 +1,9 @@
 //! The bytes of what the log says in words of its own: runs, masks, holds, producers. `docs/format-hot.md` has them.
 
-use crate::runs::{Hold, KnownRun, MaskChange};
+use crate::runs::{Hold, KnownRun, MaskChange, PrescaleChange};
 use forebay_core::{
-    AttributeSchema, Error, Filter, KeySchema, Primary, ProducerStatus, Result, RunConfig, RunState, Signature,
+    AttributeSchema, Error, Filter, KeySchema, PrescaleFactor, Primary, ProducerStatus, Result, RunConfig, RunState,
+    Signature,
 };
 
 pub(super) struct Writer(pub(super) Vec<u8>);
@@ -71,6 +72,11 @@ impl<'a> Reader<'a> {
         Ok(Signature { by: Some(by).filter(|by| !by.is_empty()), at_ms: Some(at_ms).filter(|at| *at > 0) })
     }
 
+    pub(super) fn factor(&mut self) -> Result<PrescaleFactor> {
+        PrescaleFactor::new(f64::from_bits(self.u64()?))
+            .map_err(|error| Error::corrupt("a prescale that cannot be").with_source(error))
+    }
+
     /// The signature at the end of an entry; region format 4 had none.
     fn last_signature(&mut self) -> Result<Signature> {
         if self.0.is_empty() { Ok(Signature::default()) } else { self.signature() }
@@ -133,6 +139,27 @@ pub(crate) fn decode_mask(bytes: &[u8], schema: &KeySchema) -> Result<MaskChange
     Ok(MaskChange { run, source, set: flags & 1 != 0, from, automatic, signature })
 }
 
+/// Its bytes, and how many of them say what changes; the others say who does it.
+pub(crate) fn encode_prescale(change: &PrescaleChange) -> (Vec<u8>, usize) {
+    let mut out = Writer(Vec::new());
+    out.u64(change.run);
+    out.bytes(change.name.as_bytes());
+    out.u64(change.factor.get().to_bits());
+    // As of a mask.
+    out.bytes(change.from.as_ref().map_or(&[], Primary::as_bytes));
+    let what = out.0.len();
+    out.signature(&change.signature);
+    (out.0, what)
+}
+
+pub(crate) fn decode_prescale(bytes: &[u8], schema: &KeySchema) -> Result<PrescaleChange> {
+    let mut reader = Reader(bytes);
+    let (run, name, factor) = (reader.u64()?, reader.text()?, reader.factor()?);
+    let from = reader.bytes()?;
+    let from = if from.is_empty() { None } else { Some(schema.primary_from_bytes(from)?) };
+    Ok(PrescaleChange { run, name, factor, from, signature: reader.signature()? })
+}
+
 pub(crate) fn encode_hold(hold: &Hold, set: bool) -> Vec<u8> {
     let mut out = Writer(Vec::new());
     out.u32(hold.id);
@@ -187,7 +214,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn masks_holds_and_producers_read_back() {
+    fn masks_prescales_holds_and_producers_read_back() {
         let schema = KeySchema::run_event_source();
         let from = Some(schema.primary(&[3, 99]).unwrap());
         for from in [None, from] {
@@ -200,6 +227,11 @@ mod tests {
             let by = automatic.then(|| Signature::AUTO.to_owned());
             let unsigned = MaskChange { signature: Signature { by, at_ms: None }, ..change };
             assert_eq!(decode_mask(&bytes[..what], &schema).unwrap(), unsigned);
+        }
+        for (factor, from) in [(1.0, None), (f64::INFINITY, Some(schema.primary(&[3, 99]).unwrap()))] {
+            let (name, factor) = ("jet-40".to_owned(), PrescaleFactor::new(factor).unwrap());
+            let change = PrescaleChange { run: 3, name, factor, from, signature: Signature::new("shift", 9) };
+            assert_eq!(decode_prescale(&encode_prescale(&change).0, &schema).unwrap(), change);
         }
         let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
         let conditions = vec!["lumi=3..9".to_owned()];
@@ -224,6 +256,7 @@ mod tests {
             let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
             let _ = decode_run(&bytes, &schema);
             let _ = decode_mask(&bytes, &schema);
+            let _ = decode_prescale(&bytes, &schema);
             let _ = decode_hold(&bytes, &attributes);
             let _ = decode_producer(&bytes);
         }

@@ -12,9 +12,11 @@ use crate::events::{
     Until,
 };
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES};
-use crate::runs::{Hold, KnownProducer, KnownRun, Records};
+use crate::runs::{Hold, KnownProducer, KnownRun};
 use forebay_core::limits::{KEY_BYTES_MAX, STREAMS_MAX};
-use forebay_core::{Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, MaskRecord, Result, RunState, Tally};
+use forebay_core::{
+    Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, MaskRecord, PrescaleRecord, Result, RunState, Tally,
+};
 use forebay_media::hot::Boundary;
 use std::collections::BTreeMap;
 
@@ -474,7 +476,7 @@ fn read_tally(reader: &mut Reader<'_>) -> Result<Tally> {
     Ok(Tally { events: reader.u64()?, fragments: reader.u64()?, bytes: reader.u64()? })
 }
 
-/// Masks, records of their changes, producers.
+/// Masks, records of changes of masks and prescales, producers.
 fn write_marks_of(known: &KnownRun, out: &mut Writer) {
     // A mask that ended by arrival covers no event of a later life.
     let masks: Vec<&Mask> = known.masks.iter().filter(|mask| !matches!(mask.until, Until::Arrival(_))).collect();
@@ -490,6 +492,14 @@ fn write_marks_of(known: &KnownRun, out: &mut Writer) {
     for record in &known.mask_records.kept {
         out.u32(u32::from(record.masked));
         out.bytes(record.source.as_bytes());
+        out.bytes(record.from.as_deref().unwrap_or_default().as_bytes());
+        out.signature(&record.signature);
+    }
+    out.u64(known.prescales.dropped);
+    out.u32(known.prescales.kept.len() as u32);
+    for record in &known.prescales.kept {
+        out.bytes(record.name.as_bytes());
+        out.u64(record.factor.get().to_bits());
         out.bytes(record.from.as_deref().unwrap_or_default().as_bytes());
         out.signature(&record.signature);
     }
@@ -556,32 +566,47 @@ fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace, version: u32)
         let until = until.map_or(Until::Open, Until::Event);
         known.masks.push(Mask { source, from, until, automatic: reader.u32()? & 1 != 0 });
     }
-    known.mask_records = read_mask_records(reader, version)?;
+    read_mask_records(reader, version, &mut known)?;
+    if version > VERSION_MIN {
+        read_prescales(reader, &mut known)?;
+    }
     for _ in 0..reader.u32()? {
         known.producers.push(KnownProducer::recovered(decode_producer(reader.bytes()?)?.1));
     }
     Ok(SnapshotRun { known, ledger, ended, decided, groups, released, sources })
 }
 
-fn read_mask_records(reader: &mut Reader<'_>, version: u32) -> Result<Records<MaskRecord>> {
-    let mut records = Records::default();
+fn read_mask_records(reader: &mut Reader<'_>, version: u32, known: &mut KnownRun) -> Result<()> {
     if version == VERSION_MIN {
         for _ in 0..reader.u32()? {
             let words = reader.text()?;
             match MaskRecord::from_words(&words) {
-                Some(record) => records.add(record),
-                None => records.dropped += 1,
+                Some(record) => known.note_mask(record),
+                None => known.mask_records.dropped += 1,
             }
         }
-        return Ok(records);
+        return Ok(());
     }
-    records.dropped = reader.u64()?;
+    let dropped = reader.u64()?;
     for _ in 0..reader.u32()? {
         let masked = reader.u32()? & 1 != 0;
         let (source, from) = (reader.text()?, Some(reader.text()?).filter(|from| !from.is_empty()));
-        records.add(MaskRecord { source, masked, from, signature: reader.signature()? });
+        known.note_mask(MaskRecord { source, masked, from, signature: reader.signature()? });
     }
-    Ok(records)
+    // Behind those that a longer list would drop now.
+    known.mask_records.dropped = known.mask_records.dropped.saturating_add(dropped);
+    Ok(())
+}
+
+fn read_prescales(reader: &mut Reader<'_>, known: &mut KnownRun) -> Result<()> {
+    let dropped = reader.u64()?;
+    for _ in 0..reader.u32()? {
+        let (name, factor) = (reader.text()?, reader.factor()?);
+        let from = Some(reader.text()?).filter(|from| !from.is_empty());
+        known.note_prescale(PrescaleRecord { name, factor, from, signature: reader.signature()? });
+    }
+    known.prescales.dropped = known.prescales.dropped.saturating_add(dropped);
+    Ok(())
 }
 
 /// Joins neighbours in a sorted list.

@@ -12,8 +12,8 @@
 use super::Decided;
 use crate::RunState;
 use crate::decisions::{
-    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, Streams, decode_hold, decode_mask, decode_producer,
-    decode_run, mark_of,
+    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, Streams, decode_hold, decode_mask, decode_prescale,
+    decode_producer, decode_run, mark_of,
 };
 use crate::engine::Engine;
 use crate::events::{Ending, Given, Run, Verdict, shard_of_parts};
@@ -269,7 +269,7 @@ impl<'a> Replay<'a> {
         let schema = &engine.keyspace.schema;
         let [runs_seen, streams_seen, outputs_seen, holds_seen] = self.seen;
         let seen = match blob {
-            Blob::Run | Blob::Mask | Blob::Producer => runs_seen,
+            Blob::Run | Blob::Mask | Blob::Producer | Blob::Prescale => runs_seen,
             Blob::Stream => streams_seen,
             Blob::Output => outputs_seen,
             Blob::Hold => holds_seen,
@@ -298,7 +298,11 @@ impl<'a> Replay<'a> {
                 let change = decode_mask(data, schema)?;
                 let known = known_run(runs, change.run)?;
                 apply_mask(&mut known.masks, &change, engine.now_ns());
-                known.mask_records.add(change.record(schema));
+                known.note_mask(change.record(schema));
+            }
+            Blob::Prescale => {
+                let change = decode_prescale(data, schema)?;
+                known_run(runs, change.run)?.note_prescale(change.record(schema));
             }
             Blob::Hold => {
                 let (hold, set) = decode_hold(data, &engine.keyspace.attributes)?;

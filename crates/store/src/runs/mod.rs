@@ -4,6 +4,7 @@
 
 mod hold;
 mod mask;
+mod prescale;
 mod producer;
 mod records;
 mod samplers;
@@ -11,6 +12,7 @@ mod watched;
 
 pub(crate) use hold::Hold;
 pub(crate) use mask::{MaskChange, apply_mask};
+pub(crate) use prescale::PrescaleChange;
 pub(crate) use producer::{Counts, KnownProducer};
 pub(crate) use records::Records;
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
@@ -18,7 +20,7 @@ pub(crate) use watched::Watched;
 
 use crate::events::{Mask, Until};
 use crate::locks::{self, Owner, Ranked, RankedRw};
-use forebay_core::{MaskRecord, RunConfig, RunState, Signature};
+use forebay_core::{MaskRecord, PrescaleRecord, RunConfig, RunState, Signature};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
@@ -63,6 +65,8 @@ pub(crate) struct KnownRun {
     pub(crate) masks: Vec<Mask>,
     /// Masks as they were set and lifted.
     pub(crate) mask_records: Records<MaskRecord>,
+    /// Prescales as they were changed after the opening.
+    pub(crate) prescales: Records<PrescaleRecord>,
     pub(crate) producers: Vec<KnownProducer>,
 }
 
@@ -75,8 +79,28 @@ impl KnownRun {
             opened: Signature::default(),
             masks: Vec::new(),
             mask_records: Records::default(),
+            prescales: Records::default(),
             producers: Vec::new(),
         }
+    }
+
+    pub(crate) fn note_mask(&mut self, record: MaskRecord) {
+        self.mask_records.add(record, |_, _| true);
+    }
+
+    pub(crate) fn note_prescale(&mut self, record: PrescaleRecord) {
+        self.prescales.add(record, |later, earlier| later.name == earlier.name);
+    }
+
+    /// Prescales of the opening, then changes.
+    pub(crate) fn all_prescales(&self) -> Vec<PrescaleRecord> {
+        let first = self.config.prescales.iter().map(|(name, factor)| PrescaleRecord {
+            name: name.clone(),
+            factor: *factor,
+            from: None,
+            signature: self.opened.clone(),
+        });
+        first.chain(self.prescales.kept.iter().cloned()).collect()
     }
 
     /// Sources that the run's policy has masked.
