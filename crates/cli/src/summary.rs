@@ -18,6 +18,22 @@ pub(crate) fn show(summary: &RunSummary, state: RunState, file: Option<&Path>, o
     if summary.opened.at_ms.is_some() {
         out.line(format!("opened by {}", summary.opened))?;
     }
+    let (dead, seconds) = (summary.dead_ns(), |ns: u64| ns as f64 / 1e9);
+    let share = |ns: u64| summary.share(ns) * 100.0;
+    out.line(format!(
+        "open for {:.1} s, dead time {:.1} s ({:.2} %)",
+        seconds(summary.ran_ns),
+        seconds(dead),
+        share(dead)
+    ))?;
+    for row in &summary.dead_time {
+        let (level, owner, cause) = (&row.level, &row.owner, row.cause.name());
+        out.line(format!(
+            "dead time: {level}, {cause}, owner {owner}: {:.1} s ({:.2} %)",
+            seconds(row.ns),
+            share(row.ns)
+        ))?;
+    }
     for line in ledger::table(account) {
         out.line(line)?;
     }

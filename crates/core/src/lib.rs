@@ -81,5 +81,5 @@ pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use serve::{FollowRun, OperatedStore, ReportingProducer, ReserveFragment, SampleEvents, ServedStore};
 pub use source::Source;
 pub use states::SourceStates;
-pub use summary::{MaskRecord, PrescaleRecord, RunSummary, Signature};
+pub use summary::{DeadTimeRow, MaskRecord, PrescaleRecord, RunSummary, Signature};
 pub use token::Token;

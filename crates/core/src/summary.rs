@@ -1,7 +1,7 @@
 //! What a run leaves behind: its summary, and who did what to it while it was taken.
 
 use crate::limits::NAME_BYTES_MAX;
-use crate::{Ledger, LedgerRow, PrescaleFactor, ProducerStatus, SourceStatus};
+use crate::{InhibitClass, Ledger, LedgerRow, PrescaleFactor, ProducerStatus, SourceStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -118,6 +118,19 @@ impl fmt::Display for PrescaleRecord {
     }
 }
 
+/// Dead time of one cause: where, by whom, why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadTimeRow {
+    /// What was full: the scope of the inhibit, such as `hot level` or `device warm-1`; `others` where there are too many.
+    pub level: String,
+    /// Who could change that: the owner of the inhibit.
+    pub owner: String,
+    /// The class of the inhibit.
+    pub cause: InhibitClass,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
 /// A mask in a summary: earlier versions wrote sentences.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -185,6 +198,24 @@ pub struct RunSummary {
     /// Changes of prescales before those.
     #[serde(default)]
     pub prescales_dropped: u64,
+    /// How long it was open, neither paused nor stopped, in a store that was open: nanoseconds.
+    #[serde(default)]
+    pub ran_ns: u64,
+    /// The part of that during which inhibit was set, by cause, longest first.
+    #[serde(default)]
+    pub dead_time: Vec<DeadTimeRow>,
+}
+
+impl RunSummary {
+    /// This time as a part of the time that the run was open.
+    pub fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.ran_ns.max(1) as f64
+    }
+
+    /// Dead time of all causes.
+    pub fn dead_ns(&self) -> u64 {
+        self.dead_time.iter().map(|row| row.ns).sum()
+    }
 }
 
 #[cfg(test)]

@@ -196,3 +196,101 @@ fn a_run_has_so_many_prescales_and_changes_of_them() {
     run.prescales = (0..=limit).map(|number| (number.to_string(), factor(1))).collect();
     refused(store.run_open(2, &run), Kind::Invalid);
 }
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A store whose hot level is soon full.
+struct Small {
+    medium: Arc<SimMedium>,
+    clock: Arc<Calendar>,
+    store: Store,
+}
+
+impl Small {
+    fn config(clock: &Arc<Calendar>) -> Config {
+        Config {
+            segment_bytes: Some(16 << 10),
+            write_heads: 1,
+            put_deadline: std::time::Duration::ZERO,
+            clock: clock.clone(),
+            ..config()
+        }
+    }
+
+    fn new() -> Small {
+        let (medium, clock) = (SimMedium::new(1 << 20), Arc::new(Calendar::default()));
+        let store = Store::create_on(medium.clone(), &keyspace(), Small::config(&clock)).unwrap();
+        Small { medium, clock, store }
+    }
+
+    /// The store after its process died.
+    fn killed(self) -> Small {
+        let medium = self.medium.after_kill(self.medium.killed_now());
+        let store = Store::open_on(medium.clone(), &keyspace(), Small::config(&self.clock)).unwrap();
+        Small { medium, store, clock: self.clock }
+    }
+
+    fn wait(&self, seconds: u64) {
+        self.clock.clock.advance_ns(seconds * SECOND);
+        self.store.tick();
+    }
+
+    /// Seconds that a run was open, and of dead time by owner.
+    fn time(&self, run: u64) -> (u64, Vec<(String, u64)>) {
+        let summary = self.store.run_summary(run).unwrap();
+        assert!(summary.dead_ns() <= summary.ran_ns && summary.dead_time.iter().all(|row| row.level == "hot level"));
+        let dead = summary.dead_time.iter().map(|row| (row.owner.clone(), row.ns / SECOND));
+        (summary.ran_ns / SECOND, dead.collect())
+    }
+}
+
+#[test]
+fn dead_time_is_that_of_the_runs_that_are_open() {
+    let small = Small::new();
+    let store = &small.store;
+    let readout = |seconds: u64| vec![("readout".to_owned(), seconds)];
+    store.run_open(1, &keyspace().run).unwrap();
+    small.wait(10);
+    let mut events = 0;
+    let key = |event: u64| store.schema().key(&[1, event, 0]).unwrap();
+    while store.put(&key(events), &[7; 2000], &forebay_store::PutOptions::default()).is_ok() {
+        events += 1;
+    }
+    // No event waits longer than the run's second: all are open at the next look, and ready at the one after.
+    assert!(store.stats().inhibit.is_some_and(|inhibit| inhibit.owner == "readout"));
+    store.run_open(2, &keyspace().run).unwrap();
+    small.clock.clock.advance_ns(5 * SECOND);
+    assert_eq!((small.time(1), small.time(2)), ((15, readout(5)), (5, readout(5))));
+    store.run_pause(2).unwrap();
+    small.wait(0);
+    small.wait(3);
+    let both = vec![("readout".to_owned(), 5), ("selection".to_owned(), 3)];
+    assert_eq!((small.time(1), small.time(2)), ((18, both.clone()), (5, readout(5))));
+    for event in 0..events {
+        store.remove_event(&store.schema().primary(&[1, event]).unwrap()).unwrap();
+    }
+    small.wait(0);
+    assert_eq!(small.store.stats().inhibit, None);
+    small.wait(2);
+    assert_eq!(small.time(1), (20, both.clone()));
+    // What was journaled is there after a kill: at the pause of one run, not yet of the other one.
+    let small = small.killed();
+    assert_eq!((small.time(1), small.time(2)), ((0, vec![]), (5, readout(5))));
+    small.store.run_resume(2).unwrap();
+    small.wait(61);
+    small.wait(8);
+    let small = small.killed();
+    assert_eq!((small.time(1), small.time(2)), ((61, vec![]), (66, readout(5))));
+    // A close in order loses nothing, and time without the store is nobody's.
+    small.wait(4);
+    small.store.close().unwrap();
+    small.clock.clock.advance_ns(1000 * SECOND);
+    let small = small.killed();
+    small.wait(1);
+    assert_eq!(small.time(2), (71, readout(5)));
+    small.store.run_stop(2).unwrap();
+    small.wait(50);
+    let summary = small.store.run_close(2).unwrap();
+    assert_eq!((summary.ran_ns, summary.dead_ns()), (71 * SECOND, 5 * SECOND));
+    assert!((summary.share(summary.dead_ns()) - 5.0 / 71.0).abs() < 1e-9);
+}

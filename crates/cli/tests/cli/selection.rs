@@ -104,7 +104,10 @@ fn runs_pause_resume_and_close_with_a_summary() {
     assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), closed["summary"]);
     let prescales = &closed["summary"]["prescales"];
     assert_eq!((&prescales[0]["factor"], &prescales[1]["factor"]), (&20.0.into(), &"off".into()));
+    let (ran, dead) = (&closed["summary"]["ran_ns"], &closed["summary"]["dead_time"]);
+    assert!(ran.as_u64() > Some(0) && dead.as_array().is_some_and(Vec::is_empty), "{closed}");
     let text = stdout(&temp.run(&["run", "STORE", "summary", "7"]));
+    assert!(text.contains("\nopen for ") && text.contains(" s, dead time 0.0 s (0.00 %)\n"), "{text}");
     assert!(
         text.contains("prescale: mu 20 from now on by ") && text.contains("prescale: mu off from 7/5 by "),
         "{text}"

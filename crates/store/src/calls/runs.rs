@@ -7,8 +7,9 @@
 //! *Invariants*: a run is in the log before its first event is in the store; a run closes only when nothing of it is
 //! open, ready, leased or in flight and its ledger balances (tests/semantics/runs.rs).
 
-use crate::decisions::{decode_run, encode_run};
+use crate::decisions::{decode_run, encode_run, encode_run_time};
 use crate::engine::{Engine, closed};
+use crate::inhibit::Balance;
 use crate::limits::RUNS_MAX;
 use crate::placement::{Kept, Ticket};
 use crate::runs::KnownRun;
@@ -16,6 +17,7 @@ use crate::{RunState, RunSummary, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, RunConfig, Signature};
 use forebay_media::bytes::Blob;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Store {
     /// Opens a run. Opening it again with the same configuration is a success.
@@ -239,7 +241,8 @@ impl Engine {
         if runs.len() >= RUNS_MAX {
             return Err(Error::full_of("runs", "operator", format!("the store knows {RUNS_MAX} runs, the limit")));
         }
-        let known = KnownRun { opened, ..KnownRun::new(run, RunState::Open, config.clone()) };
+        let mut known = KnownRun { opened, ..KnownRun::new(run, RunState::Open, config.clone()) };
+        known.time.enter(true, &self.balance());
         // In the log before its first event is in the store: recovery knows each event's run.
         let ticket = self.journal(&known)?;
         let plan = self.plan(config);
@@ -267,7 +270,8 @@ impl Engine {
             return Err(Error::closed(format!("run {run} is {}", known.state.name())));
         }
         // The log, then the list, then the shards: what a shard does is never ahead of what recovery would find.
-        let changed = KnownRun { state: to, ..known.clone() };
+        let mut changed = KnownRun { state: to, ..known.clone() };
+        changed.time.enter(to == RunState::Open, &self.balance());
         let ticket = self.journal(&changed)?;
         *known = changed;
         let now = self.now_ns();
@@ -312,6 +316,36 @@ impl Engine {
             self.events.waiting.notify();
         }
         sealed
+    }
+
+    /// The books of dead time now.
+    pub(crate) fn balance(&self) -> Arc<Balance> {
+        self.inhibit.books.balance(&*self.config.clock)
+    }
+
+    /// The time of runs that are open goes on, at the beginning of a life.
+    pub(crate) fn begin_run_times(&self) {
+        let mut runs = self.runs.known.lock();
+        let now = self.balance();
+        runs.iter_mut().for_each(|known| known.time.enter(known.state == RunState::Open, &now));
+    }
+
+    /// Journals now and then how long runs were open: what a crash may lose of it is bounded.
+    pub(crate) fn journal_run_times(&self) {
+        let _effects = self.decisions.effects.begin();
+        let mut runs = self.runs.known.lock();
+        let now = self.now_ns();
+        if self.check_open().is_err() || !runs.iter().any(|known| known.time.is_due(now)) {
+            return;
+        }
+        let balance = self.balance();
+        for known in runs.iter_mut().filter(|known| known.time.is_due(now)) {
+            known.time.settle(&balance);
+            // Without space the next time has it as well.
+            let bytes = encode_run_time(known.run, &known.time);
+            let name = [&b"time"[..], &known.run.to_le_bytes()].concat();
+            let _ = self.journal_blob(Blob::RunTime, &bytes, &name).map(Ticket::unanswered);
+        }
     }
 
     fn journal(&self, known: &KnownRun) -> Result<Ticket> {

@@ -30,6 +30,9 @@ impl Engine {
     /// The summary of a run.
     pub(crate) fn summary(&self, known: &KnownRun, ledger: Ledger) -> Result<RunSummary> {
         let producers: Vec<_> = known.producers.iter().map(|producer| producer.now()).collect();
+        let mut time = known.time.clone();
+        time.settle(&self.balance());
+        time.dead.sort_by_key(|row| std::cmp::Reverse(row.ns));
         let announced = producers.iter().map(|producer| producer.announced).sum::<u64>();
         let groups = if self.roles.ledger.is_some() { self.by_attribute(known.run) } else { Vec::new() };
         Ok(RunSummary {
@@ -47,6 +50,8 @@ impl Engine {
             masks_dropped: known.mask_records.dropped,
             prescales: known.all_prescales(),
             prescales_dropped: known.prescales.dropped,
+            ran_ns: time.ran_ns,
+            dead_time: time.dead,
             ledger,
         })
     }

@@ -1,9 +1,9 @@
 //! The bytes of what the log says in words of its own: runs, masks, holds, producers. `docs/format-hot.md` has them.
 
-use crate::runs::{Hold, KnownRun, MaskChange, PrescaleChange};
+use crate::runs::{Hold, KnownRun, MaskChange, PrescaleChange, RunTime};
 use forebay_core::{
-    AttributeSchema, Error, Filter, KeySchema, PrescaleFactor, Primary, ProducerStatus, Result, RunConfig, RunState,
-    Signature,
+    AttributeSchema, DeadTimeRow, Error, Filter, InhibitClass, KeySchema, PrescaleFactor, Primary, ProducerStatus,
+    Result, RunConfig, RunState, Signature,
 };
 
 pub(super) struct Writer(pub(super) Vec<u8>);
@@ -20,6 +20,17 @@ impl Writer {
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.u32(bytes.len() as u32);
         self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn time(&mut self, time: &RunTime) {
+        self.u64(time.ran_ns);
+        self.u32(time.dead.len() as u32);
+        for row in &time.dead {
+            self.u32(InhibitClass::ALL.iter().position(|class| *class == row.cause).unwrap_or_default() as u32);
+            self.bytes(row.level.as_bytes());
+            self.bytes(row.owner.as_bytes());
+            self.u64(row.ns);
+        }
     }
 
     /// An empty name and a time of 0 say that they are not known.
@@ -72,6 +83,18 @@ impl<'a> Reader<'a> {
         Ok(Signature { by: Some(by).filter(|by| !by.is_empty()), at_ms: Some(at_ms).filter(|at| *at > 0) })
     }
 
+    pub(super) fn time(&mut self) -> Result<RunTime> {
+        let ran_ns = self.u64()?;
+        let mut dead = Vec::new();
+        for _ in 0..self.u32()? {
+            let class = self.u32()?;
+            let cause = InhibitClass::ALL.get(class as usize).copied();
+            let cause = cause.ok_or_else(|| Error::corrupt(format!("dead time of class {class}")))?;
+            dead.push(DeadTimeRow { level: self.text()?, owner: self.text()?, cause, ns: self.u64()? });
+        }
+        Ok(RunTime::recovered(ran_ns, dead))
+    }
+
     pub(super) fn factor(&mut self) -> Result<PrescaleFactor> {
         PrescaleFactor::new(f64::from_bits(self.u64()?))
             .map_err(|error| Error::corrupt("a prescale that cannot be").with_source(error))
@@ -91,13 +114,38 @@ pub(crate) fn encode_run(known: &KnownRun, schema: &KeySchema) -> Result<Vec<u8>
     // As text, not as fields: a later build reads what it knows of it, and a person can read the log.
     out.bytes(known.config.to_toml(schema)?.as_bytes());
     out.signature(&known.opened);
+    out.time(&known.time);
     Ok(out.0)
 }
 
 pub(crate) fn decode_run(bytes: &[u8], schema: &KeySchema) -> Result<KnownRun> {
     let mut reader = Reader(bytes);
-    let known = read_run(&mut reader, schema)?;
-    Ok(KnownRun { opened: reader.last_signature()?, ..known })
+    let mut known = read_run(&mut reader, schema)?;
+    if !reader.0.is_empty() {
+        read_run_rest(&mut reader, &mut known)?;
+    }
+    Ok(known)
+}
+
+/// The part of a run that region format 4 had not.
+pub(super) fn read_run_rest(reader: &mut Reader<'_>, known: &mut KnownRun) -> Result<()> {
+    (known.opened, known.time) = (reader.signature()?, reader.time()?);
+    Ok(())
+}
+
+pub(crate) fn encode_run_time(run: u64, time: &RunTime) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.u64(run);
+    out.time(time);
+    debug_assert!(
+        decode_run_time(&out.0).is_ok_and(|(_, read)| (read.ran_ns, &read.dead) == (time.ran_ns, &time.dead))
+    );
+    out.0
+}
+
+pub(crate) fn decode_run_time(bytes: &[u8]) -> Result<(u64, RunTime)> {
+    let mut reader = Reader(bytes);
+    Ok((reader.u64()?, reader.time()?))
 }
 
 /// The part of a run that region format 4 had as well.
@@ -257,6 +305,7 @@ mod tests {
             let _ = decode_run(&bytes, &schema);
             let _ = decode_mask(&bytes, &schema);
             let _ = decode_prescale(&bytes, &schema);
+            let _ = decode_run_time(&bytes);
             let _ = decode_hold(&bytes, &attributes);
             let _ = decode_producer(&bytes);
         }

@@ -5,7 +5,7 @@
 use super::ON_HOT_ONLY;
 use super::Superseded;
 use super::journal::{
-    Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
+    Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run, read_run_rest,
 };
 use crate::events::{
     Code, Decided, DecidedForm, Given, GroupAccount, Incident, IncidentKind, Mask, PlaceBits, ShardEvents, SourceCount,
@@ -513,7 +513,7 @@ fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace, version: u32)
     let schema = &keyspace.schema;
     let mut known = read_run(reader, schema)?;
     if version > VERSION_MIN {
-        known.opened = reader.signature()?;
+        read_run_rest(reader, &mut known)?;
     }
     let mut ledger = Ledger::default();
     for term in terms(&mut ledger) {

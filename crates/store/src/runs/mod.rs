@@ -8,6 +8,7 @@ mod prescale;
 mod producer;
 mod records;
 mod samplers;
+mod time;
 mod watched;
 
 pub(crate) use hold::Hold;
@@ -16,6 +17,7 @@ pub(crate) use prescale::PrescaleChange;
 pub(crate) use producer::{Counts, KnownProducer};
 pub(crate) use records::Records;
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
+pub(crate) use time::RunTime;
 pub(crate) use watched::Watched;
 
 use crate::events::{Mask, Until};
@@ -62,6 +64,7 @@ pub(crate) struct KnownRun {
     pub(crate) config: RunConfig,
     /// Who opened it, and when.
     pub(crate) opened: Signature,
+    pub(crate) time: RunTime,
     pub(crate) masks: Vec<Mask>,
     /// Masks as they were set and lifted.
     pub(crate) mask_records: Records<MaskRecord>,
@@ -77,6 +80,7 @@ impl KnownRun {
             state,
             config,
             opened: Signature::default(),
+            time: RunTime::default(),
             masks: Vec::new(),
             mask_records: Records::default(),
             prescales: Records::default(),

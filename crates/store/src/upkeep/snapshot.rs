@@ -214,7 +214,10 @@ impl Engine {
         let (runs, streams, holds);
         {
             let known = self.runs.known.lock();
-            (runs, seen[0]) = (known.clone(), self.seen());
+            let now = self.balance();
+            let mut taken = known.clone();
+            taken.iter_mut().for_each(|known| known.time.settle(&now));
+            (runs, seen[0]) = (taken, self.seen());
         }
         {
             let known = self.decisions.streams.read();
