@@ -47,6 +47,7 @@ mod serving;
 mod signal;
 mod sources;
 mod stats;
+mod summary;
 mod take;
 mod top;
 mod units;

@@ -1,13 +1,13 @@
 //! `forebay mask`, `forebay unmask`: sources that events of a run do not wait for.
 
-use crate::open::{Close, Opened, Place};
+use crate::open::{Close, Opened, Place, signed};
 use crate::output::{Answer, Output};
 use forebay_core::{EventStore, KeySchema, OperatedStore, Primary, Result};
 use serde_json::json;
 
 const MASK_HELP: &str = "\
 Events of a run no longer wait for a source: with --from those from that event on, otherwise every event that still waits, \
-at once. What the source sends nevertheless is stored. Masks are journaled; the run's summary lists them. Masking twice is \
+at once. What the source sends nevertheless is stored. Masks are journaled; the run's summary says who set and lifted them, and when. Masking twice is \
 a success.
 
 Example: source 7 is dead; it will be off from event 5000 on:
@@ -65,7 +65,7 @@ impl Unmask {
 
 impl What {
     fn change(&self, set: bool, out: &mut Output) -> Result<Answer> {
-        let store = self.store.open(out)?;
+        let store = signed(self.store.open(out)?);
         let answer = self.apply(&store, set, out)?;
         store.close()?;
         Ok(answer)
@@ -93,7 +93,7 @@ impl What {
 }
 
 /// An event of a run, with or without the run before it.
-fn event(schema: &KeySchema, run: u64, text: &str) -> Result<Primary> {
+pub(crate) fn event(schema: &KeySchema, run: u64, text: &str) -> Result<Primary> {
     if text.split('/').count() + 1 == schema.primary_len() {
         return schema.parse_primary(&format!("{run}/{text}"));
     }

@@ -1,12 +1,13 @@
-//! `forebay run`: the life of runs: list, open, pause, resume, stop, close, watch.
+//! `forebay run`: the life of runs: list, open, pause, resume, stop, close, prescale, summary, watch.
 
 use crate::ledger::{self, account_json, state_name};
-use crate::open::{Close, Opened, Place};
+use crate::open::{Close, Opened, Place, signed};
 use crate::output::{Answer, Output};
-use crate::{signal, units};
+use crate::{mask, signal, summary, units};
 use clap::{Args, Subcommand};
 use forebay_core::{
-    Completeness, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, Result, RunConfig,
+    Completeness, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, PrescaleFactor, Result,
+    RunConfig,
 };
 use forebay_store::{RunState, RunStatus};
 use std::path::{Path, PathBuf};
@@ -28,9 +29,10 @@ Example: run 7, whose events are complete with sources 1, 2 and 3, or one second
   forebay run /tmp/first close 7
 
 A run closes when none of its events is open, ready or leased, and its ledger balances; until then close says what is left. \
-What remains of it is a summary, which is printed and kept in the store's directory as runs/run-7.json.";
+What remains of it is a summary, which is printed and kept in the store's directory as runs/run-7.json: its account, its producers, and who set and lifted \
+which masks and changed which prescales when. `forebay run /tmp/first summary 7` shows it, also before the close.";
 
-/// List, open, pause, resume, stop, close and watch runs.
+/// List, open, pause, resume, stop, close, sum up and watch runs; record prescales.
 #[derive(Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Run {
@@ -63,6 +65,24 @@ enum Action {
     },
     /// Close a run, once everything is decided, and show its ledger. Example: forebay run /tmp/first close 7
     Close {
+        /// Run number.
+        run: u64,
+    },
+    /// Record a prescale of the trigger, which applies it. Example: forebay run /tmp/first prescale 7 jet-40 100 --from 5000
+    Prescale {
+        /// Run number.
+        run: u64,
+        /// Name of the trigger, item, path or stream.
+        name: String,
+        /// One event in so many is kept: a number of 1 or more, or `off`.
+        #[arg(value_parser = PrescaleFactor::parse)]
+        factor: PrescaleFactor,
+        /// First event for which it holds: its number, or run/event. From now on when not given.
+        #[arg(long, value_name = "EVENT")]
+        from: Option<String>,
+    },
+    /// Show a run's summary: as it is now, or as it was kept at its close. Example: forebay run /tmp/first summary 7
+    Summary {
         /// Run number.
         run: u64,
     },
@@ -101,6 +121,9 @@ struct Open {
     /// Masks a source after this many events in a row without it, and unmasks it when it has come back.
     #[arg(long, value_name = "EVENTS")]
     auto_mask: Option<u32>,
+    /// A prescale of the trigger, for the run's summary; may be given several times.
+    #[arg(long, value_name = "NAME=FACTOR")]
+    prescale: Vec<String>,
     /// File (TOML) with the run's part of a keyspace file: sources or count, complete_within_ms, classes, …
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -108,7 +131,7 @@ struct Open {
 
 impl Run {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let store = self.store.open(out)?;
+        let store = signed(self.store.open(out)?);
         let answer = match &self.action {
             Action::List => list(&store, out),
             Action::Open(open) => open.open(&store, out),
@@ -122,6 +145,10 @@ impl Run {
                 .and_then(|_| store.run_resume(*run))
                 .and_then(|()| changed(*run, RunState::Open, out)),
             Action::Close { run } => close(&store, *run, self.store.dir(), out),
+            Action::Prescale { run, name, factor, from } => {
+                prescale(&store, *run, (name, *factor), from.as_deref(), out)
+            }
+            Action::Summary { run } => summarize(&store, *run, self.store.dir(), out),
             Action::Watch { run, time } => watch(&store, *run, *time, out),
         }?;
         store.close()?;
@@ -145,12 +172,19 @@ impl Open {
             [] => default.classes.clone(),
             rules => rules.iter().map(|rule| class_rule(store.schema(), rule)).collect::<Result<_>>()?,
         };
+        let mut prescales = default.prescales;
+        for text in &self.prescale {
+            let wrong = || Error::invalid(format!("--prescale `{text}`: expected NAME=FACTOR, such as jet-40=100"));
+            let (name, factor) = text.split_once('=').ok_or_else(wrong)?;
+            prescales.insert(name.to_owned(), PrescaleFactor::parse(factor)?);
+        }
         let config = RunConfig {
             completeness,
             complete_within: self.within.unwrap_or(default.complete_within),
             classes,
             stop_grace: self.grace.unwrap_or(default.stop_grace),
             auto_mask: self.auto_mask.or(default.auto_mask),
+            prescales,
         };
         store.keyspace().check_run(&config)?;
         store.run_open(self.run, &config)?;
@@ -191,6 +225,23 @@ fn known(store: &Opened, run: u64) -> Result<RunStatus> {
     store.runs()?.into_iter().find(|status| status.run == run).ok_or_else(|| ledger::no_run(run))
 }
 
+fn prescale(
+    store: &Opened,
+    run: u64,
+    (name, factor): (&str, PrescaleFactor),
+    from: Option<&str>,
+    out: &mut Output,
+) -> Result<Answer> {
+    let schema = store.schema();
+    let from = from.map(|text| mask::event(schema, run, text)).transpose()?;
+    store.prescale(run, name, factor, from.as_ref())?;
+    let from = from.map(|from| schema.text(from.as_bytes()));
+    let when = from.as_deref().map_or_else(|| "now on".to_owned(), |from| format!("event {from} on"));
+    out.line(format!("run {run}: prescale {name} {factor} from {when}"))?;
+    out.json(&serde_json::json!({ "run": run, "name": name, "factor": factor, "from": from }))?;
+    Ok(Answer::Yes)
+}
+
 fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
     let runs = store.runs()?;
     let values: Vec<_> = runs.iter().map(|status| account_json(status.run, status.state, &status.ledger)).collect();
@@ -213,40 +264,19 @@ fn close(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Resu
         )),
         _ => error,
     })?;
-    let account = summary.ledger;
     let file = dir.map(|dir| dir.join("runs").join(format!("run-{run}.json")));
-    let mut json = account_json(run, RunState::Closed, &account);
-    json["file"] = serde_json::json!(file);
-    json["summary"] = serde_json::json!(summary);
-    out.json(&json)?;
-    out.line(format!("run {run} · closed"))?;
-    for line in ledger::table(&account) {
-        out.line(line)?;
+    let answer = summary::show(&summary, RunState::Closed, file.as_deref(), out)?;
+    if file.is_none() {
+        let kept = format!("the server keeps it as runs/run-{run}.json in the store's directory");
+        out.line(format!("summary: `forebay run PLACE summary {run}`; {kept}"))?;
     }
-    for stream in &summary.streams {
-        let (released, live) = (stream.released.events, stream.live.events);
-        out.line(format!("stream {}: {}, {live} not released", stream.name, units::plural(released + live, "event")))?;
-    }
-    for mask in &summary.masks {
-        out.line(format!("mask: {mask}"))?;
-    }
-    for producer in &summary.producers {
-        let unknown = if producer.unknown { ", no last report" } else { "" };
-        out.line(format!(
-            "producer {}: announced {}, offered {}, {}{unknown}",
-            producer.name,
-            units::plural(producer.announced, "event"),
-            units::plural(producer.fragments, "fragment"),
-            units::bytes(producer.bytes)
-        ))?;
-    }
-    match file {
-        Some(file) => out.line(format!("summary: {}", file.display()))?,
-        None => out.line(format!(
-            "summary: with --json; the server keeps it as runs/run-{run}.json in the store's directory"
-        ))?,
-    }
-    Ok(Answer::found(account.imbalance().is_none()))
+    Ok(answer)
+}
+
+fn summarize(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Result<Answer> {
+    let state = known(store, run)?.state;
+    let file = dir.filter(|_| state == RunState::Closed).map(|dir| dir.join("runs").join(format!("run-{run}.json")));
+    summary::show(&store.run_summary(run)?, state, file.as_deref(), out)
 }
 
 fn watch(store: &Opened, run: u64, time: Option<Duration>, out: &mut Output) -> Result<Answer> {

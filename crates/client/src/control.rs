@@ -6,8 +6,8 @@ use crate::put::NO_WAIT;
 use crate::retry::unknown;
 use forebay_core::{
     Bounds, Claim, ClaimRequest, ClaimedEvent, ConflictInfo, ContainerStatus, DebugInfo, Error, HoldInfo, Key, Kind,
-    Ledger, LedgerBy, LedgerRow, Marks, MovedStore, Primary, Released, Result, RunConfig, RunStatus, RunSummary,
-    SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
+    Ledger, LedgerBy, LedgerRow, Marks, MovedStore, PrescaleFactor, Primary, Released, Result, RunConfig, RunStatus,
+    RunSummary, SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
 };
 use forebay_wire::{Control, FrameKind, bounds_of};
 use serde::de::DeserializeOwned;
@@ -81,8 +81,8 @@ impl Client {
     /// The account of a run is final; answers its summary.
     ///
     /// # Errors
-    /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: its summary is in
-    /// the store's directory.
+    /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: [`Client::run_summary`]
+    /// has its summary.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let closed = self.pool().control(&Control::RunClose { run });
         closed.map(|(summary, _)| summary).map_err(|error| match error.kind() {
@@ -90,6 +90,14 @@ impl Client {
             Kind::Closed if error.earlier_try_unknown() => unknown(&error).of_repeat(),
             _ => error,
         })
+    }
+
+    /// The summary of a run, as it is now or as it was kept at its close.
+    ///
+    /// # Errors
+    /// As `Store::run_summary`, and `Unavailable`.
+    pub fn run_summary(&self, run: u64) -> Result<RunSummary> {
+        self.look(&Control::RunSummary { run })
     }
 
     /// All runs that the store knows, with their accounts.
@@ -138,6 +146,14 @@ impl Client {
     /// As `Store::unmask`, and `OutcomeUnknown`.
     pub fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
         self.order(&Control::Mask { run, source: source.clone(), from: from.copied(), set: false })
+    }
+
+    /// Records a prescale of the trigger.
+    ///
+    /// # Errors
+    /// As `Store::prescale`, and `OutcomeUnknown`.
+    pub fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()> {
+        self.order(&Control::Prescale { run, name: name.to_owned(), factor, from: from.copied() })
     }
 
     /// Holds events back; answers the hold's number.

@@ -21,7 +21,7 @@ pub enum Right {
     Write,
     /// Lease events and decide about them; pin stretches of a ring.
     Select,
-    /// Runs, masks, holds, updates, removals, the debug stream; and what `Archive` allows.
+    /// Runs, masks, prescales, holds, updates, removals, the debug stream; and what `Archive` allows.
     Admin,
     /// Claim what is to be archived, and release what the archive has: a mover's right.
     Archive,
@@ -114,6 +114,8 @@ calls! {
     Run, "run", Admin, Safe, None;
     /// A source is masked or unmasked.
     Mask, "mask", Admin, Safe, None;
+    /// A prescale of the trigger is recorded.
+    Prescale, "prescale", Admin, Safe, None;
     /// Events are held back. A repetition would be another hold.
     Hold, "hold", Admin, Never, None;
     /// A hold ends.

@@ -6,9 +6,9 @@
 use crate::{
     Accept, Attributes, Bounds, Claim, ClaimRequest, ClaimedEvent, ConflictInfo, ContainerStatus, CountedProducer,
     DebugInfo, Event, EventInfo, EventStore, FollowRun, GetAny, HoldInfo, Key, Keyspace, Lease, LeaseHolder, Ledger,
-    LedgerBy, LedgerRow, Level, Marks, MovedStore, OpenEvent, OperatedStore, Primary, PutOptions, PutOutcome,
-    ReadFragment, Released, Result, ResultFragment, RunConfig, RunStatus, RunSummary, Sample, SampleEvents, Sampling,
-    SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
+    LedgerBy, LedgerRow, Level, Marks, MovedStore, OpenEvent, OperatedStore, PrescaleFactor, Primary, PutOptions,
+    PutOutcome, ReadFragment, Released, Result, ResultFragment, RunConfig, RunStatus, RunSummary, Sample, SampleEvents,
+    Sampling, SegmentInfo, Source, SourceStatus, Sources, Stats, Token, Why,
 };
 use std::ops::Deref;
 use std::time::Duration;
@@ -310,6 +310,9 @@ impl<H: OperatedStore, T: OperatedStore> OperatedStore for Either<H, T> {
     fn run_resume(&self, run: u64) -> Result<()> {
         with!(self, one => one.run_resume(run))
     }
+    fn run_summary(&self, run: u64) -> Result<RunSummary> {
+        with!(self, one => one.run_summary(run))
+    }
     fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
         with!(self, one => one.ledger_by(run, by))
     }
@@ -321,6 +324,9 @@ impl<H: OperatedStore, T: OperatedStore> OperatedStore for Either<H, T> {
     }
     fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()> {
         with!(self, one => one.unmask(run, source, from))
+    }
+    fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()> {
+        with!(self, one => one.prescale(run, name, factor, from))
     }
     fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         with!(self, one => one.hold(run, conditions))

@@ -1,8 +1,9 @@
 //! A keyspace: a key schema plus the policies that its events live by; read from TOML or built in code.
 
-use crate::limits::{CLASS_RULES_MAX, DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX, NAME_BYTES_MAX};
+use crate::limits::{CLASS_RULES_MAX, DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX, NAME_BYTES_MAX, PRESCALES_MAX};
 use crate::near::nearest;
 use crate::policy::{Delivery, DeliveryFile, GroupFile, SourceGroup};
+use crate::prescale::{PrescaleFactor, check_prescale_name};
 use crate::source::{parse_sources, source_texts};
 use crate::{AttributeKind, AttributeSchema, Error, KeySchema, Result, Source};
 use serde::{Deserialize, Serialize};
@@ -62,13 +63,21 @@ pub struct RunConfig {
     /// Mask a source after this many events in a row became ready without it; unmask it once the same number of its
     /// fragments has come again. `None`: only people mask.
     pub auto_mask: Option<u32>,
+    /// Prescales of the trigger when the run is opened, by name: recorded for its summary, and not applied.
+    pub prescales: BTreeMap<String, PrescaleFactor>,
 }
 
 impl RunConfig {
-    /// A run without classes or masks set by itself, sealed as soon as it is stopped.
+    /// A run without classes, prescales or masks set by itself, sealed as soon as it is stopped.
     pub fn new(completeness: Completeness, complete_within: Duration) -> RunConfig {
-        let classes = Vec::new();
-        RunConfig { completeness, complete_within, classes, stop_grace: Duration::ZERO, auto_mask: None }
+        RunConfig {
+            completeness,
+            complete_within,
+            classes: Vec::new(),
+            stop_grace: Duration::ZERO,
+            auto_mask: None,
+            prescales: BTreeMap::new(),
+        }
     }
 }
 
@@ -251,6 +260,10 @@ fn check_run(run: &RunConfig) -> Result<()> {
         return Err(Error::invalid(format!("run: rules for {} classes, at most {CLASS_RULES_MAX}", run.classes.len())));
     }
     run.classes.iter().try_for_each(|(_, completeness)| check_completeness(completeness))?;
+    if run.prescales.len() > PRESCALES_MAX {
+        return Err(Error::invalid(format!("run: {} prescales, at most {PRESCALES_MAX}", run.prescales.len())));
+    }
+    run.prescales.keys().try_for_each(|name| check_prescale_name(name))?;
     if run.auto_mask == Some(0) {
         return Err(Error::invalid("auto_mask_after: at least 1 miss"));
     }
@@ -359,6 +372,8 @@ struct RunFile {
     sources: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     classes: BTreeMap<String, RuleFile>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    prescales: BTreeMap<String, PrescaleFactor>,
 }
 
 /// `count = 16`, `sources = ["0..499", "1000"]`, or neither: only a seal completes.
@@ -418,6 +433,7 @@ impl RunFile {
             count,
             sources,
             classes,
+            prescales: run.prescales.clone(),
         }
     }
 
@@ -430,6 +446,7 @@ impl RunFile {
             classes: self.classes.iter().map(class).collect::<Result<_>>()?,
             stop_grace: Duration::from_millis(self.stop_grace_ms),
             auto_mask: self.auto_mask_after,
+            prescales: self.prescales.clone(),
         };
         check_run(&run)?;
         Ok(run)

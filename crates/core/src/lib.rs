@@ -43,6 +43,7 @@ mod schema;
 mod serve;
 mod source;
 mod states;
+mod summary;
 mod token;
 
 pub use api::{CountedProducer, EventStore, ReadFragment};
@@ -65,11 +66,11 @@ pub use ledger::{LIVE_STATES, Ledger, Live, LiveState, Tally};
 pub use near::nearest;
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use policy::{Delivery, Level, Order, SourceGroup};
-pub use prescale::Prescale;
+pub use prescale::{Prescale, PrescaleFactor, check_prescale_name};
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass,
     InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, Released, RunState,
-    RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
+    RunStatus, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
@@ -80,4 +81,5 @@ pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use serve::{FollowRun, OperatedStore, ReportingProducer, ReserveFragment, SampleEvents, ServedStore};
 pub use source::Source;
 pub use states::SourceStates;
+pub use summary::{DeadTimeRow, MaskRecord, PrescaleRecord, RunSummary, Signature};
 pub use token::Token;

@@ -18,6 +18,8 @@ pub const STAGES_MAX: usize = 8;
 pub const GROUPS_MAX: usize = 64;
 /// Most classes of one run with sources of their own.
 pub const CLASS_RULES_MAX: usize = 200;
+/// Most prescales of a run.
+pub const PRESCALES_MAX: usize = 512;
 /// Longest name of a sub-key, attribute, class, stream or holder, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Most fragments of one event, removed ones included.

@@ -66,33 +66,6 @@ pub struct ProducerStatus {
     pub bytes: u64,
 }
 
-/// The summary of a closed run: kept as `runs/run-N.json` in the store's directory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunSummary {
-    /// Run number.
-    pub run: u64,
-    /// The keyspace's name.
-    pub keyspace: String,
-    /// The run's configuration, as TOML.
-    pub config: String,
-    /// Its final account.
-    pub ledger: Ledger,
-    /// Events that it knew, by announcement or by a fragment.
-    pub announced: u64,
-    /// Events that producers say they announced; `None` where none says so.
-    pub announced_by_producers: Option<u64>,
-    /// By accepted stream.
-    pub streams: Vec<LedgerRow>,
-    /// By value of the keyspace's `ledger_by` attribute.
-    pub groups: Vec<LedgerRow>,
-    /// By source.
-    pub sources: Vec<SourceStatus>,
-    /// Its producers.
-    pub producers: Vec<ProducerStatus>,
-    /// Masks as they were set and lifted, in words.
-    pub masks: Vec<String>,
-}
-
 /// By what a ledger is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LedgerBy {

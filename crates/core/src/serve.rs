@@ -14,8 +14,9 @@
 
 use crate::{
     Attributes, Bounds, ConflictInfo, ContainerStatus, CountedProducer, DebugInfo, EventInfo, EventStore, HoldInfo,
-    Key, LeaseHolder, LedgerBy, LedgerRow, Level, Marks, MovedStore, Primary, PutOptions, PutOutcome, ReadFragment,
-    Released, Result, RunStatus, Sample, Sampling, SegmentInfo, Source, SourceStatus, Sources, Token, Why,
+    Key, LeaseHolder, LedgerBy, LedgerRow, Level, Marks, MovedStore, PrescaleFactor, Primary, PutOptions, PutOutcome,
+    ReadFragment, Released, Result, RunStatus, RunSummary, Sample, Sampling, SegmentInfo, Source, SourceStatus,
+    Sources, Token, Why,
 };
 use std::ops::DerefMut;
 use std::task::Waker;
@@ -93,6 +94,8 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn run_pause(&self, run: u64) -> Result<()>;
     /// A run goes on.
     fn run_resume(&self, run: u64) -> Result<()>;
+    /// The summary of a run, as it is now or as it was kept at its close.
+    fn run_summary(&self, run: u64) -> Result<RunSummary>;
     /// The account of a run, in rows.
     fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>>;
     /// Sources of a run.
@@ -101,6 +104,8 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
     /// Events want this source again.
     fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
+    /// Records a prescale of the trigger.
+    fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()>;
     /// Holds events back from delivery.
     fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32>;
     /// Ends a hold.
@@ -226,6 +231,9 @@ macro_rules! implement_operated_store {
             fn run_resume(&self, run: u64) -> $crate::Result<()> {
                 self.run_resume(run)
             }
+            fn run_summary(&self, run: u64) -> $crate::Result<$crate::RunSummary> {
+                self.run_summary(run)
+            }
             fn ledger_by(&self, run: u64, by: $crate::LedgerBy) -> $crate::Result<Vec<$crate::LedgerRow>> {
                 self.ledger_by(run, by)
             }
@@ -237,6 +245,15 @@ macro_rules! implement_operated_store {
             }
             fn unmask(&self, run: u64, source: &$crate::Source, from: Option<&$crate::Primary>) -> $crate::Result<()> {
                 self.unmask(run, source, from)
+            }
+            fn prescale(
+                &self,
+                run: u64,
+                name: &str,
+                factor: $crate::PrescaleFactor,
+                from: Option<&$crate::Primary>,
+            ) -> $crate::Result<()> {
+                self.prescale(run, name, factor, from)
             }
             fn hold(&self, run: Option<u64>, conditions: &[&str]) -> $crate::Result<u32> {
                 self.hold(run, conditions)

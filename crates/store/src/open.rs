@@ -292,6 +292,7 @@ fn start_on_warm(
 impl Store {
     fn start(engine: Engine) -> Result<Store> {
         engine.book_custody();
+        engine.begin_run_times();
         let maintenance = engine.config.maintenance;
         let holder = new_holder(&Arc::new(engine), "store");
         if maintenance {

@@ -1,7 +1,7 @@
 //! The handle that everybody holds.
 
 use crate::engine::{Engine, Holder, new_holder};
-use forebay_core::{KeySchema, Keyspace};
+use forebay_core::{KeySchema, Keyspace, Signature};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,8 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// The same store under a holder name: guards are counted and listed under it. One per thread is best.
+    /// The same store under a holder name: guards are counted and listed under it, and what it changes of runs is signed with
+    /// it. One per thread is best.
     #[must_use]
     pub fn named(&self, holder: &str) -> Store {
         Store::handle(new_holder(&self.holder.engine, holder))
@@ -73,6 +74,11 @@ impl Store {
     /// The keyspace's key schema.
     pub fn schema(&self) -> &KeySchema {
         &self.engine().keyspace.schema
+    }
+
+    /// What this handle does is signed so.
+    pub(crate) fn signature(&self) -> Signature {
+        Signature::new(&self.holder.name, self.engine().config.clock.wall_ms())
     }
 
     #[inline]

@@ -156,11 +156,13 @@ calls! {
     run_resume(run: u64) -> ();
     run_stop(run: u64) -> ();
     run_close(run: u64) -> RunSummary;
+    run_summary(run: u64) -> RunSummary;
     ledger(run: u64) -> Ledger;
     ledger_by(run: u64, by: LedgerBy) -> Vec<LedgerRow>;
     sources(run: u64) -> Vec<SourceStatus>;
     mask(run: u64, source: &core::Source, from: Option<&Primary>) -> ();
     unmask(run: u64, source: &core::Source, from: Option<&Primary>) -> ();
+    prescale(run: u64, name: &str, factor: core::PrescaleFactor, from: Option<&Primary>) -> ();
     hold(run: Option<u64>, conditions: &[&str]) -> u32;
     release_hold(id: u32) -> bool;
     why(key: &Key) -> Why;

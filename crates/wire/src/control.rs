@@ -1,6 +1,6 @@
 //! Rare calls, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
-use forebay_core::{Bounds, Call, Key, LedgerBy, Primary, Source, SourceId, Token};
+use forebay_core::{Bounds, Call, Key, LedgerBy, PrescaleFactor, Primary, Source, SourceId, Token};
 use serde::{Deserialize, Serialize};
 
 /// A rare call. Times are in milliseconds, keys hexadecimal digits of their packed bytes, sources of events packed, as arrays of
@@ -35,6 +35,11 @@ pub enum Control {
         /// Its number.
         run: u64,
     },
+    /// Its summary, as it is now or as it was kept at its close.
+    RunSummary {
+        /// Its number.
+        run: u64,
+    },
     /// All runs with their accounts.
     Runs,
     /// The account of a run.
@@ -64,6 +69,17 @@ pub enum Control {
         from: Option<Primary>,
         /// Masked or not.
         set: bool,
+    },
+    /// A prescale of the trigger is recorded. Answers null.
+    Prescale {
+        /// Its run.
+        run: u64,
+        /// Its name.
+        name: String,
+        /// A number of 1 or more, or `off`.
+        factor: PrescaleFactor,
+        /// First event.
+        from: Option<Primary>,
     },
     /// Events are held back. Answers the number of the hold.
     Hold {
@@ -247,6 +263,7 @@ impl Control {
             | Control::RunStop { .. }
             | Control::RunClose { .. } => Call::Run,
             Control::Mask { .. } => Call::Mask,
+            Control::Prescale { .. } => Call::Prescale,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,
             Control::ReleaseRange { .. } | Control::Prove { .. } => Call::Release,
@@ -259,6 +276,7 @@ impl Control {
             Control::Unpin { .. } => Call::Unpin,
             Control::Watch { .. } | Control::Sampler { .. } | Control::Drop { .. } => Call::Watch,
             Control::Runs
+            | Control::RunSummary { .. }
             | Control::Ledger { .. }
             | Control::LedgerBy { .. }
             | Control::Sources { .. }

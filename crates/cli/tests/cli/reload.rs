@@ -130,6 +130,29 @@ fn tokens_change_while_a_server_runs_and_releases_are_in_the_audit_log() {
 }
 
 #[test]
+fn changes_of_a_run_are_signed_by_the_token() {
+    let bed = Bed::new("tcp://127.0.0.1:0", "");
+    let server = bed.start();
+    let expert = bed.temp.root.join("expert");
+    let ask = |words: &[&str]| {
+        let words = [words, &["--token-file", expert.to_str().unwrap()]].concat();
+        bed.temp.json(&words, 0)[0].clone()
+    };
+    ask(&["run", "STORE", "open", "5", "--prescale", "mu=20"]);
+    ask(&["mask", "STORE", "5", "2"]);
+    ask(&["run", "STORE", "prescale", "5", "mu", "40"]);
+    ask(&["run", "STORE", "stop", "5"]);
+    let summary = ask(&["run", "STORE", "close", "5"])["summary"].clone();
+    let by = [&summary["opened"], &summary["masks"][0], &summary["prescales"][0], &summary["prescales"][1]];
+    assert_eq!(by.map(|record| record["by"].as_str()), [Some("expert"); 4], "{summary}");
+    // The server answers it after the close as well.
+    assert_eq!(ask(&["run", "STORE", "summary", "5"])["summary"], summary);
+    server.end("TERM");
+    let audited: Vec<_> = bed.audit().iter().map(|line| line["call"].as_str().unwrap().to_owned()).collect();
+    assert!(audited.iter().filter(|call| *call == "prescale").count() == 2, "{audited:?}");
+}
+
+#[test]
 fn certificates_change_while_a_server_runs() {
     let tls = "[tls]\ncertificate = \"tls/server.pem\"\nkey = \"tls/server.key\"";
     let bed = Bed::new("tls://127.0.0.1:0", tls);

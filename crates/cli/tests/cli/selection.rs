@@ -67,12 +67,29 @@ fn runs_pause_resume_and_close_with_a_summary() {
     let temp = Temp::with_stages();
     let config = b"sources = [\"0..1\"]\ncomplete_within_ms = 5000\nstop_grace_ms = 100\nauto_mask_after = 9\n";
     let file = write(&temp.root.join("run.toml"), config);
-    let open = ["run", "STORE", "open", "7", "--config", &file, "--class", "calib=#2", "--grace", "0ms"];
+    let open = [
+        "run",
+        "STORE",
+        "open",
+        "7",
+        "--config",
+        &file,
+        "--class",
+        "calib=#2",
+        "--grace",
+        "0ms",
+        "--prescale",
+        "mu=20",
+    ];
     assert_code(&temp.run(&open), 0);
     assert_code(&temp.run(&open), 0);
     let other = temp.run(&["run", "STORE", "open", "7", "--config", &file]);
     assert_code(&other, 3);
     assert_eq!(temp.json(&["run", "STORE", "pause", "7"], 0)[0]["state"], "paused");
+    let set = &temp.json(&["run", "STORE", "prescale", "7", "mu", "off", "--from", "5"], 0)[0];
+    assert_eq!((&set["factor"], &set["from"]), (&"off".into(), &"7/5".into()));
+    assert_code(&temp.run(&["run", "STORE", "prescale", "7", "mu", "0.5"]), 2);
+    assert_code(&temp.run(&["run", "STORE", "prescale", "70", "mu", "5"]), 2);
     temp.put("7/1/0", &[]);
     assert_eq!(temp.json(&["run", "STORE", "resume", "7"], 0)[0]["state"], "open");
     temp.put("7/2/5", &["class=calib"]);
@@ -85,6 +102,16 @@ fn runs_pause_resume_and_close_with_a_summary() {
     assert!(closed["summary"]["config"].as_str().unwrap().contains("auto_mask_after = 9"), "{closed}");
     let written = std::fs::read(closed["file"].as_str().unwrap()).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), closed["summary"]);
+    let prescales = &closed["summary"]["prescales"];
+    assert_eq!((&prescales[0]["factor"], &prescales[1]["factor"]), (&20.0.into(), &"off".into()));
+    let (ran, dead) = (&closed["summary"]["ran_ns"], &closed["summary"]["dead_time"]);
+    assert!(ran.as_u64() > Some(0) && dead.as_array().is_some_and(Vec::is_empty), "{closed}");
+    let text = stdout(&temp.run(&["run", "STORE", "summary", "7"]));
+    assert!(text.contains("\nopen for ") && text.contains(" s, dead time 0.0 s (0.00 %)\n"), "{text}");
+    assert!(
+        text.contains("prescale: mu 20 from now on by ") && text.contains("prescale: mu off from 7/5 by "),
+        "{text}"
+    );
     let text = stdout(&temp.run(&["ledger", "STORE", "7"]));
     assert!(text.contains("events: 2 known = 1 complete + 1 incomplete"), "{text}");
     assert_code(&temp.run(&["run", "STORE", "pause", "7"]), 9);
@@ -207,6 +234,16 @@ fn masks_sources_and_why() {
     assert_eq!(temp.json(&["unmask", "STORE", "1", "2"], 0)[0]["masked"], Value::from(Vec::<Value>::new()));
     assert_code(&temp.run(&["sources", "STORE", "70"]), 1);
     assert_code(&temp.run(&["mask", "STORE", "70", "2"]), 2);
+
+    // Who masked what when.
+    let masks = &temp.json(&["run", "STORE", "summary", "1"], 0)[0]["summary"]["masks"];
+    let seen: Vec<_> = masks.as_array().unwrap().iter().map(|mask| (&mask["masked"], &mask["from"])).collect();
+    let (yes, no, all) = (Value::from(true), Value::from(false), Value::Null);
+    assert_eq!(seen, [(&yes, &"1/5".into()), (&yes, &all), (&no, &all)]);
+    let by = masks[0]["by"].as_str().unwrap();
+    assert!(!by.is_empty() && masks[0]["at_ms"].as_u64() >= Some(1_700_000_000_000), "{masks}");
+    let text = stdout(&temp.run(&["run", "STORE", "summary", "1"]));
+    assert!(text.contains(&format!("mask: source 2 unmasked from now on by {by} at 2")), "{text}");
 }
 
 #[test]

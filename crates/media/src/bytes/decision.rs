@@ -120,12 +120,18 @@ pub enum Blob {
     Hold = 6,
     /// A producer has begun, or reported what it offered.
     Producer = 7,
+    /// A prescale of a run's trigger is recorded.
+    Prescale = 8,
+    /// How long a run was open, and the dead time of that.
+    RunTime = 9,
 }
 
 impl Blob {
     fn from_byte(byte: u8) -> Option<Blob> {
         use Blob::*;
-        [Run, Stream, Snapshot, Output, Mask, Hold, Producer].into_iter().find(|blob| *blob as u8 == byte)
+        [Run, Stream, Snapshot, Output, Mask, Hold, Producer, Prescale, RunTime]
+            .into_iter()
+            .find(|blob| *blob as u8 == byte)
     }
 }
 

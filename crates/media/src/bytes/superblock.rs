@@ -77,7 +77,7 @@ impl Superblock {
     pub const BYTES: usize = 128;
 
     /// Version of the region's format: any change of its bytes raises it.
-    pub const FORMAT: u32 = 4;
+    pub const FORMAT: u32 = 5;
     /// The oldest version that is read: what it has means the same today.
     const FORMAT_MIN: u32 = 3;
 

@@ -135,6 +135,14 @@ impl<S: ServedStore> Client<S> {
         self.store.as_ref().ok_or_else(|| self.no_store())
     }
 
+    /// The same under the name of the token, which signs changes of runs.
+    ///
+    /// # Errors
+    /// As [`Client::store`].
+    pub(super) fn signed_store(&self) -> Result<S, Failure> {
+        Ok(self.store()?.named(self.user()))
+    }
+
     #[cold]
     fn no_store(&self) -> Failure {
         match &self.ring {

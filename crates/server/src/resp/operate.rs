@@ -1,4 +1,4 @@
-//! What operators do: FB.OPENEVENT, FB.RELEASE, FB.MASK, FB.UNMASK, FB.HOLD, FB.DEBUG, FB.SOURCES.
+//! What operators do: FB.OPENEVENT, FB.RELEASE, FB.MASK, FB.UNMASK, FB.PRESCALE, FB.HOLD, FB.DEBUG, FB.SOURCES.
 
 use super::failure::Failure;
 use super::keys;
@@ -6,7 +6,8 @@ use super::parse::Command;
 use super::select::number;
 use super::turn::{Answer, Flow, Turn};
 use forebay_core::{
-    Attributes, Bounds, Call, Error, KeySchema, Keyspace, OpenEvent, Primary, PutOutcome, Released, ServedStore, Source,
+    Attributes, Bounds, Call, Error, KeySchema, Keyspace, OpenEvent, PrescaleFactor, Primary, PutOutcome, Released,
+    ServedStore, Source,
 };
 
 /// Words such as `lumi=7`.
@@ -77,19 +78,35 @@ pub(super) fn release<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'
 
 /// FB.MASK run source [FROM primary] | FB.UNMASK run source [FROM primary]
 pub(super) fn mask<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
-    let store = turn.client.store()?;
+    let store = turn.client.signed_store()?;
     let schema = store.schema();
     let (run, source) = (number(Some(command.part(1)))?, source_of(schema, command.part(2))?);
-    let from: Option<Primary> = match command.len() {
-        3 => None,
-        5 if command.part(3).eq_ignore_ascii_case(b"from") => Some(keys::primary(schema, command.part(4))?),
-        _ => return Err(Failure::syntax()),
-    };
+    let from = first_event(schema, command, 3)?;
     if command.part(0).eq_ignore_ascii_case(b"fb.mask") {
         store.mask(run, &source, from.as_ref())?;
     } else {
         store.unmask(run, &source, from.as_ref())?;
     }
+    turn.replies.ok();
+    Ok(Flow::Done)
+}
+
+/// [FROM primary], as the last words of a command.
+fn first_event(schema: &KeySchema, command: Command<'_>, at: usize) -> Result<Option<Primary>, Failure> {
+    match command.len() - at {
+        0 => Ok(None),
+        2 if command.part(at).eq_ignore_ascii_case(b"from") => Ok(Some(keys::primary(schema, command.part(at + 1))?)),
+        _ => Err(Failure::syntax()),
+    }
+}
+
+/// FB.PRESCALE run name factor [FROM primary]
+pub(super) fn prescale<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
+    let store = turn.client.signed_store()?;
+    let (run, name) = (number(Some(command.part(1)))?, keys::utf8(command.part(2))?);
+    let factor = PrescaleFactor::parse(keys::utf8(command.part(3))?)?;
+    let from = first_event(store.schema(), command, 4)?;
+    store.prescale(run, name, factor, from.as_ref())?;
     turn.replies.ok();
     Ok(Flow::Done)
 }

@@ -13,11 +13,11 @@ fn run_number(word: &[u8]) -> Result<u64, Failure> {
     text.parse().map_err(|_| Failure::from(Error::invalid(format!("`{text}` is no number of a run"))))
 }
 
-/// FB.RUN OPEN run [configuration] | PAUSE run | RESUME run | STOP run | CLOSE run | LIST
+/// FB.RUN OPEN run [configuration] | PAUSE run | RESUME run | STOP run | CLOSE run | SUMMARY run | LIST
 pub(super) fn run<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let word = command.part(1).to_ascii_uppercase();
-    let call = if word == b"LIST" { Call::Look } else { Call::Run };
-    // Checked here and not by the table: LIST needs less than the words that change a run.
+    let call = if matches!(&word[..], b"LIST" | b"SUMMARY") { Call::Look } else { Call::Run };
+    // Checked here and not by the table: LIST and SUMMARY need less than the words that change a run.
     turn.client.check(turn.shared, call, "fb.run")?;
     turn.call = Some(call);
     let store = turn.client.store()?;
@@ -37,13 +37,14 @@ pub(super) fn run<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) 
                 4 => RunConfig::from_toml(&text(command.part(3))?, store.schema())?,
                 _ => store.keyspace().run.clone(),
             };
-            store.run_open(run_number(command.part(2))?, &config)?;
+            turn.client.signed_store()?.run_open(run_number(command.part(2))?, &config)?;
         }
         b"PAUSE" if words == 3 => store.run_pause(run_number(command.part(2))?)?,
         b"RESUME" if words == 3 => store.run_resume(run_number(command.part(2))?)?,
         b"STOP" if words == 3 => store.run_stop(run_number(command.part(2))?)?,
-        b"CLOSE" if words == 3 => {
-            let summary = store.run_close(run_number(command.part(2))?)?;
+        b"CLOSE" | b"SUMMARY" if words == 3 => {
+            let run = run_number(command.part(2))?;
+            let summary = if word == b"CLOSE" { store.run_close(run)? } else { store.run_summary(run)? };
             let json = serde_json::to_string(&summary)
                 .map_err(|error| Error::internal("the summary is no JSON").with_source(error))?;
             turn.replies.text(&json);
@@ -51,7 +52,7 @@ pub(super) fn run<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) 
         }
         _ => {
             return Err(Failure::err(
-                "FB.RUN: expected OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, or LIST",
+                "FB.RUN: expected OPEN run [configuration], PAUSE, RESUME, STOP, CLOSE or SUMMARY run, or LIST",
             ));
         }
     }

@@ -126,6 +126,7 @@ macro_rules! commands {
 pub(super) fn audited_call(spec: &Spec, command: Command<'_>) -> Option<Call> {
     let call = match spec.verb {
         // These say by their second word what they are.
+        Verb::Run if command.part(1).eq_ignore_ascii_case(b"summary") => return None,
         Verb::Run | Verb::Hold | Verb::Debug if command.part(1).eq_ignore_ascii_case(b"list") => return None,
         Verb::Run => Call::Run,
         Verb::Hold => Call::Hold,
@@ -162,13 +163,14 @@ commands! {
     "fb.event" Event -2 Data Some(Call::GetEvent), NO_KEY, select::event, "Returns an event: primary [SOURCES NONE|ALL|source ...]";
     "fb.range" Range -2 Data Some(Call::Range), NO_KEY, range::range, "Returns fragments in key order: bounds [AFTER key] [COUNT n]";
     "fb.seal" Seal 2 Thread Some(Call::Seal), NO_KEY, select::seal, "Makes an event ready now, with what it has: primary";
-    "fb.run" Run -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
+    "fb.run" Run -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP, CLOSE or SUMMARY run, LIST";
     "fb.ledger" Ledger 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";
     "fb.why" Why 2 Thread Some(Call::Look), ONE_KEY, runs::why, "Says why a fragment is, or is not, in the store: key";
     "fb.openevent" OpenEvent -2 Thread Some(Call::OpenEvent), NO_KEY, operate::open_event, "Announces an event: primary [ATTR name=value ...] [SOURCES source ...]";
     "fb.release" Release -2 Thread Some(Call::Release), NO_KEY, operate::release, "Frees accepted and debug events that are archived: bounds [STREAM name] [AFTER primary]";
     "fb.mask" Mask -3 Thread Some(Call::Mask), NO_KEY, operate::mask, "Lets events of a run do without a source: run source [FROM primary]";
     "fb.unmask" Unmask -3 Thread Some(Call::Mask), NO_KEY, operate::mask, "Lets events of a run wait for a source again: run source [FROM primary]";
+    "fb.prescale" Prescale -4 Thread Some(Call::Prescale), NO_KEY, operate::prescale, "Records a prescale of the trigger for the run's summary: run name factor|off [FROM primary]";
     "fb.hold" Hold -2 Thread None, NO_KEY, operate::hold, "Keeps events back from delivery: SET [RUN n] [condition ...], RELEASE id, LIST";
     "fb.debug" Debug -2 Thread None, NO_KEY, operate::debug, "Events that failed in all workers: LIST, REPLAY primary";
     "fb.sources" SourcesOf 2 Thread Some(Call::Look), NO_KEY, operate::sources, "Returns the state of each source of a run";

@@ -86,11 +86,16 @@ fn json<S: ServedStore, T: Serialize>(value: T) -> Result<Answer<S>> {
     text.map(Answer::of).map_err(|error| Error::internal("an answer cannot be written as JSON").with_source(error))
 }
 
-/// Makes the call, which is allowed.
+/// Makes the call, which is allowed to the holder of this token.
 ///
 /// # Errors
 /// Those of the call; `Invalid` for one that is for the other kind of keyspace.
-pub(super) fn make<S: ServedStore>(served: &Served<S>, objects: &Objects<S>, control: Control) -> Result<Answer<S>> {
+pub(super) fn make<S: ServedStore>(
+    served: &Served<S>,
+    objects: &Objects<S>,
+    token: &str,
+    control: Control,
+) -> Result<Answer<S>> {
     match (served, control) {
         (_, Control::Drop { object }) => {
             // Its end may take a while: not under the lock.
@@ -98,7 +103,7 @@ pub(super) fn make<S: ServedStore>(served: &Served<S>, objects: &Objects<S>, con
             drop(object);
             json(())
         }
-        (Served::Events(store), control) => of_events(store, objects, control),
+        (Served::Events(store), control) => of_events(store, objects, token, control),
         (Served::Ring(ring), control) => of_ring(ring, objects, control),
     }
 }
@@ -146,20 +151,24 @@ fn name_of(control: &Control) -> String {
     value.get("call").and_then(|call| call.as_str()).unwrap_or_default().to_owned()
 }
 
-fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, control: Control) -> Result<Answer<S>> {
+fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, control: Control) -> Result<Answer<S>> {
     let schema = store.schema();
+    // Changes of runs are signed by the token: a client chooses its own name as it likes.
+    let signed = || store.named(token);
     match control {
-        Control::RunOpen { run, config } => json(store.run_open(run, &RunConfig::from_toml(&config, schema)?)?),
+        Control::RunOpen { run, config } => json(signed().run_open(run, &RunConfig::from_toml(&config, schema)?)?),
         Control::RunPause { run } => json(store.run_pause(run)?),
         Control::RunResume { run } => json(store.run_resume(run)?),
         Control::RunStop { run } => json(store.run_stop(run)?),
         Control::RunClose { run } => json(store.run_close(run)?),
+        Control::RunSummary { run } => json(store.run_summary(run)?),
         Control::Runs => json(store.runs()?),
         Control::Ledger { run } => json(store.ledger(run)?),
         Control::LedgerBy { run, by } => json(store.ledger_by(run, by)?),
         Control::Sources { run } => json(store.sources(run)?),
-        Control::Mask { run, source, from, set: true } => json(store.mask(run, &source, from.as_ref())?),
-        Control::Mask { run, source, from, set: false } => json(store.unmask(run, &source, from.as_ref())?),
+        Control::Mask { run, source, from, set: true } => json(signed().mask(run, &source, from.as_ref())?),
+        Control::Mask { run, source, from, set: false } => json(signed().unmask(run, &source, from.as_ref())?),
+        Control::Prescale { run, name, factor, from } => json(signed().prescale(run, &name, factor, from.as_ref())?),
         Control::Hold { run, conditions } => {
             let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
             json(store.hold(run, &conditions)?)

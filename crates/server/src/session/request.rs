@@ -204,7 +204,8 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         self.on_thread(move || {
             // A control is JSON, which says what it is about.
             let about = || String::from_utf8_lossy(&request.meta).into_owned();
-            let answer = shared.audited(&actor, call, about, || control::make(&served, &objects, control));
+            let answer =
+                shared.audited(&actor, call, about, || control::make(&served, &objects, &actor.token, control));
             Done::Answer { head, call, things: 1, from, answer }
         });
     }

@@ -63,6 +63,16 @@ fn events_are_announced_masked_held_and_released() {
     assert!(wire.ask("FB.SOURCES 1").contains("masked: "));
     assert_eq!(wire.ask("FB.UNMASK 1 3 FROM 1/5"), "OK");
     assert_eq!(wire.ask("FB.MASK 1 3 AT 1/5"), "-ERR syntax error");
+    assert_eq!(wire.ask("FB.PRESCALE 1 mu-4 20"), "OK");
+    assert_eq!(wire.ask("FB.PRESCALE 1 mu-4 off FROM 1/9"), "OK");
+    assert!(wire.ask("FB.PRESCALE 1 mu-4 0.5").starts_with("-INVALID "));
+    assert_eq!(wire.ask("FB.PRESCALE 1 mu-4 20 AT 1/9"), "-ERR syntax error");
+    let summary: serde_json::Value = serde_json::from_str(&wire.ask("FB.RUN SUMMARY 1")).unwrap();
+    assert_eq!((&summary["masks"][0]["by"], &summary["masks"][1]["from"]), (&"anonymous".into(), &"1/5".into()));
+    assert_eq!(
+        (&summary["prescales"][1]["factor"], &summary["prescales"][1]["by"]),
+        (&"off".into(), &"anonymous".into())
+    );
 
     assert_eq!(wire.ask("FB.HOLD SET RUN 1 lumi=7"), ":1");
     assert_eq!(wire.ask("FB.GETANY"), "[]");

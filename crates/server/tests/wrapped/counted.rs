@@ -2,9 +2,9 @@
 
 use forebay_core::{
     Accept, Attributes, Bounds, Claim, ClaimRequest, ClaimedEvent, Error, Event, EventStore, GetAny, Key, Keyspace,
-    Lease, LeaseHolder, Ledger, LedgerBy, LedgerRow, Level, MovedStore, OpenEvent, OperatedStore, Primary, PutOptions,
-    PutOutcome, Released, ReserveFragment, Result, ResultFragment, RunConfig, RunStatus, RunSummary, Sampling,
-    ServedStore, Source, Sources, Stats, Token, Why,
+    Lease, LeaseHolder, Ledger, LedgerBy, LedgerRow, Level, MovedStore, OpenEvent, OperatedStore, PrescaleFactor,
+    Primary, PutOptions, PutOutcome, Released, ReserveFragment, Result, ResultFragment, RunConfig, RunStatus,
+    RunSummary, Sampling, ServedStore, Source, Sources, Stats, Token, Why,
 };
 use forebay_core::{ConflictInfo, ContainerStatus, DebugInfo, EventInfo, HoldInfo, Marks, SegmentInfo, SourceStatus};
 use forebay_store::{Fragment, Producer, Range, Reservation, Sampler, Store, Watch};
@@ -113,7 +113,7 @@ pub(crate) const CALLS: &str = "
     lease_get extend accept_into reject pass requeue
     put get get_event range update remove remove_event remove_range open_event seal release get_any lease
     run_open run_stop run_close runs ledger stats producer
-    events update_attributes replay outputs why run_pause run_resume ledger_by sources mask unmask hold release_hold
+    events update_attributes replay outputs why run_pause run_resume run_summary ledger_by sources mask unmask prescale hold release_hold
     holds debug_events conflicts losses segments containers marks watch sampler
     named boot lease_time has_warm prefetch try_put reserve try_reserve may_wait verdict_may_wait get_any_may_wait
     wake_when_ready forget_waker commit commit_checked
@@ -203,10 +203,12 @@ impl OperatedStore for Counted {
         fn why(&self, key: &Key) -> Result<Why>;
         fn run_pause(&self, run: u64) -> Result<()>;
         fn run_resume(&self, run: u64) -> Result<()>;
+        fn run_summary(&self, run: u64) -> Result<RunSummary>;
         fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>>;
         fn sources(&self, run: u64) -> Result<Vec<SourceStatus>>;
         fn mask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
         fn unmask(&self, run: u64, source: &Source, from: Option<&Primary>) -> Result<()>;
+        fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()>;
         fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32>;
         fn release_hold(&self, id: u32) -> Result<bool>;
         fn holds(&self) -> Result<Vec<HoldInfo>>;

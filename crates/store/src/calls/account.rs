@@ -1,10 +1,10 @@
-//! Accounts: the ledger of a run, whole or split by stream, source or attribute; its summary; watching it.
+//! Accounts: the ledger of a run, whole or split by stream, source or attribute; watching it.
 
 use crate::engine::{Engine, closed};
 use crate::events::{Flag, GroupAccount, Until};
 use crate::limits::BATCH_RUNS;
 use crate::runs::KnownRun;
-use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};
+use crate::{LedgerBy, LedgerRow, RunState, RunStatus, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, Tally};
 use forebay_media::bytes::Decision;
 use std::collections::BTreeMap;
@@ -141,27 +141,7 @@ impl Engine {
         sums
     }
 
-    /// The summary of a run.
-    pub(crate) fn summary(&self, known: &KnownRun, ledger: Ledger) -> Result<RunSummary> {
-        let producers: Vec<_> = known.producers.iter().map(|producer| producer.now()).collect();
-        let announced = producers.iter().map(|producer| producer.announced).sum::<u64>();
-        let groups = if self.roles.ledger.is_some() { self.by_attribute(known.run) } else { Vec::new() };
-        Ok(RunSummary {
-            run: known.run,
-            keyspace: self.keyspace.name.clone(),
-            config: known.config.to_toml(&self.keyspace.schema)?,
-            announced: ledger.announced(),
-            announced_by_producers: (announced > 0).then_some(announced),
-            streams: self.by_stream(known.run)?,
-            groups,
-            sources: self.source_rows(known),
-            producers,
-            masks: known.mask_notes.clone(),
-            ledger,
-        })
-    }
-
-    fn by_stream(&self, run: u64) -> Result<Vec<LedgerRow>> {
+    pub(super) fn by_stream(&self, run: u64) -> Result<Vec<LedgerRow>> {
         // Copied: this lock must not be held while cells are locked, which come before it in the order.
         let names = self.decisions.streams.read().names().to_vec();
         let mut rows: Vec<LedgerRow> =
@@ -255,7 +235,7 @@ impl Engine {
         Ok(rows)
     }
 
-    fn by_attribute(&self, run: u64) -> Vec<LedgerRow> {
+    pub(super) fn by_attribute(&self, run: u64) -> Vec<LedgerRow> {
         let mut groups: BTreeMap<u64, (GroupAccount, Tally)> = BTreeMap::new();
         for cell in &self.shards.cells {
             let shard = cell.lock();

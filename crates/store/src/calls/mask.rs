@@ -47,7 +47,8 @@ impl Store {
         if let Some(from) = from {
             engine.check_primary(from)?;
         }
-        let change = MaskChange { run, source: source.to_vec(), set, from: from.copied(), automatic: false };
+        let (source, from, signature) = (source.to_vec(), from.copied(), self.signature());
+        let change = MaskChange { run, source, set, from, automatic: false, signature };
         engine.explained(engine.set_mask(&change))
     }
 
@@ -109,8 +110,9 @@ impl Engine {
         self.check_open()?;
         let mut runs = self.runs.known.lock();
         let known = self.not_closed(&mut runs, change.run)?;
-        let bytes = encode_mask(change);
-        let name = [&b"mask"[..], &bytes].concat();
+        let (bytes, what) = encode_mask(change);
+        // Without the signature: a repeat has another time.
+        let name = [&b"mask"[..], &bytes[..what]].concat();
         // The policy does not lift what a person set; a person's mask replaces the policy's.
         let open = |mask: &&Mask| mask.source == change.source && mask.until == Until::Open;
         let nothing_to_do = match known.masks.iter().find(open) {
@@ -127,7 +129,7 @@ impl Engine {
         let ticket = self.journal_blob(Blob::Mask, &bytes, &name)?;
         let now = self.now_ns();
         apply_mask(&mut known.masks, change, now);
-        known.note_mask(&self.keyspace.schema, change);
+        known.note_mask(change.record(&self.keyspace.schema));
         // One list for all shards, shared: every arrival asks how many masks there are.
         let masks = Arc::new(known.masks.clone());
         for cell in &self.shards.cells {
@@ -302,7 +304,8 @@ impl Engine {
         }
         for (source, set) in changes {
             // Without space for it the next round finds the same again.
-            let _ = self.set_mask(&MaskChange { run, source, set, from: None, automatic: true });
+            let signature = self.signed_by_itself();
+            let _ = self.set_mask(&MaskChange { run, source, set, from: None, automatic: true, signature });
         }
     }
 }

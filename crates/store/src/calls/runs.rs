@@ -7,15 +7,17 @@
 //! *Invariants*: a run is in the log before its first event is in the store; a run closes only when nothing of it is
 //! open, ready, leased or in flight and its ledger balances (tests/semantics/runs.rs).
 
-use crate::decisions::{decode_run, encode_run};
+use crate::decisions::{decode_run, encode_run, encode_run_time};
 use crate::engine::{Engine, closed};
+use crate::inhibit::Balance;
 use crate::limits::RUNS_MAX;
 use crate::placement::{Kept, Ticket};
 use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
-use forebay_core::{Error, Ledger, LiveState, Result, RunConfig};
+use forebay_core::{Error, Ledger, LiveState, Result, RunConfig, Signature};
 use forebay_media::bytes::Blob;
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Store {
     /// Opens a run. Opening it again with the same configuration is a success.
@@ -31,7 +33,7 @@ impl Store {
         if run > part.max() {
             return Err(Error::invalid(format!("run {run} does not fit: 0 to {}", part.max())));
         }
-        let ticket = engine.explained(engine.open_run(run, config))?;
+        let ticket = engine.explained(engine.open_run(run, config, self.signature()))?;
         engine.settle(ticket)
     }
 
@@ -155,7 +157,8 @@ impl Engine {
         let mut runs = self.runs.known.lock();
         let place = self.not_closed(&mut runs, run)?;
         // What is told about a run beside its account is in its summary from now on.
-        let state = KnownRun::new(run, RunState::Closed, place.config.clone());
+        let config = RunConfig { prescales: BTreeMap::new(), ..place.config.clone() };
+        let state = KnownRun::new(run, RunState::Closed, config);
         let ticket = self.journal(&state)?;
         *place = state;
         drop(runs);
@@ -188,28 +191,6 @@ impl Engine {
         self.settle(ticket).map(|()| summary)
     }
 
-    /// The summary is whole on the medium under its name, or not there.
-    fn write_summary(&self, summary: &RunSummary) -> Result<()> {
-        let Some(dir) = &self.life.dir else { return Ok(()) };
-        let dir = dir.join("runs");
-        let path = dir.join(format!("run-{}.json", summary.run));
-        let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&dir)?;
-            // Written beside, synced, renamed, directory synced: whole under its name, or not there.
-            let unfinished = path.with_extension("json.writing");
-            let mut file = std::fs::File::create(&unfinished)?;
-            file.write_all(&serde_json::to_vec_pretty(summary).map_err(std::io::Error::other)?)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            std::fs::rename(&unfinished, &path)?;
-            std::fs::File::open(&dir)?.sync_all()
-        };
-        write().map_err(|error| {
-            Error::invalid(format!("{}: the run's summary cannot be written; the run stays as it is", path.display()))
-                .with_source(error)
-        })
-    }
-
     pub(crate) fn known<'a>(&self, runs: &'a mut [KnownRun], run: u64) -> Result<&'a mut KnownRun> {
         match runs.iter().position(|known| known.run == run) {
             Some(at) => Ok(&mut runs[at]),
@@ -232,7 +213,7 @@ impl Engine {
         if !self.keyspace.auto_open_runs {
             return Err(Error::closed(format!("run {run} is not open; this keyspace wants runs opened by name")));
         }
-        match self.open_run(run, &self.keyspace.run) {
+        match self.open_run(run, &self.keyspace.run, self.signed_by_itself()) {
             // Somebody else opened it meanwhile, maybe with another configuration.
             Err(error) if error.kind() == forebay_core::Kind::Conflict => Ok(()),
             // What is put into it waits for devices where it asks for that (`levels/persist.rs`).
@@ -240,7 +221,7 @@ impl Engine {
         }
     }
 
-    fn open_run(&self, run: u64, config: &RunConfig) -> Result<Ticket> {
+    fn open_run(&self, run: u64, config: &RunConfig, opened: Signature) -> Result<Ticket> {
         // In the order in which the log gives them back: the same rules are the same configuration.
         let mut config = config.clone();
         config.classes.sort_by(|one, other| one.0.cmp(&other.0));
@@ -260,7 +241,8 @@ impl Engine {
         if runs.len() >= RUNS_MAX {
             return Err(Error::full_of("runs", "operator", format!("the store knows {RUNS_MAX} runs, the limit")));
         }
-        let known = KnownRun::new(run, RunState::Open, config.clone());
+        let mut known = KnownRun { opened, ..KnownRun::new(run, RunState::Open, config.clone()) };
+        known.time.enter(true, &self.balance());
         // In the log before its first event is in the store: recovery knows each event's run.
         let ticket = self.journal(&known)?;
         let plan = self.plan(config);
@@ -288,7 +270,8 @@ impl Engine {
             return Err(Error::closed(format!("run {run} is {}", known.state.name())));
         }
         // The log, then the list, then the shards: what a shard does is never ahead of what recovery would find.
-        let changed = KnownRun { state: to, ..known.clone() };
+        let mut changed = KnownRun { state: to, ..known.clone() };
+        changed.time.enter(to == RunState::Open, &self.balance());
         let ticket = self.journal(&changed)?;
         *known = changed;
         let now = self.now_ns();
@@ -333,6 +316,36 @@ impl Engine {
             self.events.waiting.notify();
         }
         sealed
+    }
+
+    /// The books of dead time now.
+    pub(crate) fn balance(&self) -> Arc<Balance> {
+        self.inhibit.books.balance(&*self.config.clock)
+    }
+
+    /// The time of runs that are open goes on, at the beginning of a life.
+    pub(crate) fn begin_run_times(&self) {
+        let mut runs = self.runs.known.lock();
+        let now = self.balance();
+        runs.iter_mut().for_each(|known| known.time.enter(known.state == RunState::Open, &now));
+    }
+
+    /// Journals now and then how long runs were open: what a crash may lose of it is bounded.
+    pub(crate) fn journal_run_times(&self) {
+        let _effects = self.decisions.effects.begin();
+        let mut runs = self.runs.known.lock();
+        let now = self.now_ns();
+        if self.check_open().is_err() || !runs.iter().any(|known| known.time.is_due(now)) {
+            return;
+        }
+        let balance = self.balance();
+        for known in runs.iter_mut().filter(|known| known.time.is_due(now)) {
+            known.time.settle(&balance);
+            // Without space the next time has it as well.
+            let bytes = encode_run_time(known.run, &known.time);
+            let name = [&b"time"[..], &known.run.to_le_bytes()].concat();
+            let _ = self.journal_blob(Blob::RunTime, &bytes, &name).map(Ticket::unanswered);
+        }
     }
 
     fn journal(&self, known: &KnownRun) -> Result<Ticket> {

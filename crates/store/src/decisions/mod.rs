@@ -14,7 +14,8 @@ mod streams;
 pub(crate) use absent::Absent;
 pub(crate) use effects::Effects;
 pub(crate) use journal::{
-    decode_hold, decode_mask, decode_producer, decode_run, encode_hold, encode_mask, encode_producer, encode_run,
+    decode_hold, decode_mask, decode_prescale, decode_producer, decode_run, decode_run_time, encode_hold, encode_mask,
+    encode_prescale, encode_producer, encode_run, encode_run_time,
 };
 pub(crate) use outputs::{Output, Outputs, encode as encode_output, log_bytes};
 pub(crate) use snapshot::{HotLength, KeyTable, Seen, SnapshotContent, SnapshotRun, Sum, Taken, mark_of, mark_parts};
@@ -74,6 +75,8 @@ impl Decisions {
 pub(crate) fn decode_all(keyspace: &Keyspace, bytes: &[u8]) {
     let _ = decode_run(bytes, &keyspace.schema);
     let _ = decode_mask(bytes, &keyspace.schema);
+    let _ = decode_run_time(bytes);
+    let _ = decode_prescale(bytes, &keyspace.schema);
     let _ = decode_hold(bytes, &keyspace.attributes);
     let _ = decode_producer(bytes);
     let _ = Outputs::default().adopt(0, bytes, keyspace.schema.rest_bytes());

@@ -5,7 +5,7 @@
 use super::ON_HOT_ONLY;
 use super::Superseded;
 use super::journal::{
-    Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
+    Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run, read_run_rest,
 };
 use crate::events::{
     Code, Decided, DecidedForm, Given, GroupAccount, Incident, IncidentKind, Mask, PlaceBits, ShardEvents, SourceCount,
@@ -14,11 +14,15 @@ use crate::events::{
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES};
 use crate::runs::{Hold, KnownProducer, KnownRun};
 use forebay_core::limits::{KEY_BYTES_MAX, STREAMS_MAX};
-use forebay_core::{Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, Result, RunState, Tally};
+use forebay_core::{
+    Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, MaskRecord, PrescaleRecord, Result, RunState, Tally,
+};
 use forebay_media::hot::Boundary;
 use std::collections::BTreeMap;
 
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
+/// The oldest version that is read: it has sentences in the place of records, and does not say who opened a run.
+const VERSION_MIN: u32 = 4;
 
 // What a snapshot needs at least is kept free by these figures (`Engine::new`).
 const _: () =
@@ -289,9 +293,9 @@ impl SnapshotContent {
         let schema = &keyspace.schema;
         let mut reader = Reader(bytes);
         let (version, shards) = (reader.u32()?, reader.u32()?);
-        if (version, shards) != (VERSION, SHARDS as u32) {
+        if !(VERSION_MIN..=VERSION).contains(&version) || shards != SHARDS as u32 {
             return Err(Error::invalid(format!(
-                "a snapshot of version {version} with {shards} shards; this build reads {VERSION} with {SHARDS}"
+                "a snapshot of version {version} with {shards} shards; this build reads {VERSION_MIN} to {VERSION} with {SHARDS}"
             )));
         }
         let boundary = Boundary { order: reader.u64()?, slot: reader.u32()?, position: reader.u64()? };
@@ -318,7 +322,7 @@ impl SnapshotContent {
             content.outputs.push((reader.u32()?, reader.bytes()?.to_vec()));
         }
         for _ in 0..reader.u32()? {
-            content.runs.push(read_snapshot_run(&mut reader, keyspace)?);
+            content.runs.push(read_snapshot_run(&mut reader, keyspace, version)?);
         }
         let key = schema.key_bytes();
         content.accepted = KeyTable::read(&mut reader)?;
@@ -472,7 +476,7 @@ fn read_tally(reader: &mut Reader<'_>) -> Result<Tally> {
     Ok(Tally { events: reader.u64()?, fragments: reader.u64()?, bytes: reader.u64()? })
 }
 
-/// Masks, notes about them, producers.
+/// Masks, records of changes of masks and prescales, producers.
 fn write_marks_of(known: &KnownRun, out: &mut Writer) {
     // A mask that ended by arrival covers no event of a later life.
     let masks: Vec<&Mask> = known.masks.iter().filter(|mask| !matches!(mask.until, Until::Arrival(_))).collect();
@@ -483,17 +487,34 @@ fn write_marks_of(known: &KnownRun, out: &mut Writer) {
         out.bytes(if let Until::Event(until) = &mask.until { until.as_bytes() } else { &[] });
         out.u32(u32::from(mask.automatic));
     }
-    out.u32(known.mask_notes.len() as u32);
-    known.mask_notes.iter().for_each(|note| out.bytes(note.as_bytes()));
+    out.u64(known.mask_records.dropped);
+    out.u32(known.mask_records.kept.len() as u32);
+    for record in &known.mask_records.kept {
+        out.u32(u32::from(record.masked));
+        out.bytes(record.source.as_bytes());
+        out.bytes(record.from.as_deref().unwrap_or_default().as_bytes());
+        out.signature(&record.signature);
+    }
+    out.u64(known.prescales.dropped);
+    out.u32(known.prescales.kept.len() as u32);
+    for record in &known.prescales.kept {
+        out.bytes(record.name.as_bytes());
+        out.u64(record.factor.get().to_bits());
+        out.bytes(record.from.as_deref().unwrap_or_default().as_bytes());
+        out.signature(&record.signature);
+    }
     out.u32(known.producers.len() as u32);
     for producer in &known.producers {
         out.bytes(&encode_producer(known.run, &producer.now()));
     }
 }
 
-fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<SnapshotRun> {
+fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace, version: u32) -> Result<SnapshotRun> {
     let schema = &keyspace.schema;
     let mut known = read_run(reader, schema)?;
+    if version > VERSION_MIN {
+        read_run_rest(reader, &mut known)?;
+    }
     let mut ledger = Ledger::default();
     for term in terms(&mut ledger) {
         *term = read_tally(reader)?;
@@ -545,13 +566,47 @@ fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<Sna
         let until = until.map_or(Until::Open, Until::Event);
         known.masks.push(Mask { source, from, until, automatic: reader.u32()? & 1 != 0 });
     }
-    for _ in 0..reader.u32()? {
-        known.mask_notes.push(reader.text()?);
+    read_mask_records(reader, version, &mut known)?;
+    if version > VERSION_MIN {
+        read_prescales(reader, &mut known)?;
     }
     for _ in 0..reader.u32()? {
         known.producers.push(KnownProducer::recovered(decode_producer(reader.bytes()?)?.1));
     }
     Ok(SnapshotRun { known, ledger, ended, decided, groups, released, sources })
+}
+
+fn read_mask_records(reader: &mut Reader<'_>, version: u32, known: &mut KnownRun) -> Result<()> {
+    if version == VERSION_MIN {
+        for _ in 0..reader.u32()? {
+            let words = reader.text()?;
+            match MaskRecord::from_words(&words) {
+                Some(record) => known.note_mask(record),
+                None => known.mask_records.dropped += 1,
+            }
+        }
+        return Ok(());
+    }
+    let dropped = reader.u64()?;
+    for _ in 0..reader.u32()? {
+        let masked = reader.u32()? & 1 != 0;
+        let (source, from) = (reader.text()?, Some(reader.text()?).filter(|from| !from.is_empty()));
+        known.note_mask(MaskRecord { source, masked, from, signature: reader.signature()? });
+    }
+    // Behind those that a longer list would drop now.
+    known.mask_records.dropped = known.mask_records.dropped.saturating_add(dropped);
+    Ok(())
+}
+
+fn read_prescales(reader: &mut Reader<'_>, known: &mut KnownRun) -> Result<()> {
+    let dropped = reader.u64()?;
+    for _ in 0..reader.u32()? {
+        let (name, factor) = (reader.text()?, reader.factor()?);
+        let from = Some(reader.text()?).filter(|from| !from.is_empty());
+        known.note_prescale(PrescaleRecord { name, factor, from, signature: reader.signature()? });
+    }
+    known.prescales.dropped = known.prescales.dropped.saturating_add(dropped);
+    Ok(())
 }
 
 /// Joins neighbours in a sorted list.

@@ -29,7 +29,7 @@ use crate::placement::{Claims, Placement};
 use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
 use crate::time;
-use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, Timer};
+use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, Signature, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept};
 use forebay_media::sync::deadline_after;
@@ -140,6 +140,11 @@ impl Engine {
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.config.clock.now_ns()
+    }
+
+    /// What the store does to a run by itself is signed so.
+    pub(crate) fn signed_by_itself(&self) -> Signature {
+        Signature::new(Signature::AUTO, self.config.clock.wall_ms())
     }
 
     /// What the waits of calls end by.

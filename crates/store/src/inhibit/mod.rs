@@ -4,6 +4,7 @@
 //! ```text
 //! fill of hot and warm, reserves, debug stream ─▶ latches ─▶ one class ─▶ dead time of that class
 //!                                                               └─▶ words ─▶ board: watches, listener, stats
+//!                                                                         └─▶ books: dead time of runs, by owner
 //! ```
 //!
 //! A *look* does all of it. Maintenance looks in every round, and so do `stats` and a put that is refused.
@@ -12,16 +13,18 @@
 //! class is charged, so that dead time by class adds up (`calls/look/tests.rs`); changes are told in order, each once, and outside of
 //! every lock (`board`).
 //!
-//! *Lock order*: a look's lock is taken with no other held, and before any cell. The board's locks come after it.
+//! *Lock order*: a look's lock is taken with no other held, and before any cell. The locks of board and books come after it.
 //!
 //! *Not here*: waiting for space (`hot/space.rs`), when events are demoted.
 
 mod board;
+mod books;
 mod gauge;
 mod latch;
 mod words;
 
 pub(crate) use board::Board;
+pub(crate) use books::{Balance, Books, row_of};
 pub(crate) use gauge::{WarmBytes, WarmFill, WarmGauge};
 pub(crate) use latch::Reading;
 pub(crate) use words::Facts;
@@ -57,6 +60,7 @@ pub(crate) struct Look {
 pub(crate) struct Inhibition {
     state: Mutex<LatchState>,
     pub(crate) board: Board,
+    pub(crate) books: Books,
     warm: RwLock<Option<Arc<dyn WarmGauge>>>,
     /// Dead bytes under guards exceed their quota: `get` copies.
     copying: AtomicBool,
@@ -141,6 +145,7 @@ impl Inhibition {
                 let warm = warm.map(|gauge| gauge.warm_bytes()).unwrap_or_default();
                 Words { config, facts: facts(), warm }.describe(class, state.latches, &reading)
             });
+            self.books.charge(inhibit.as_ref(), &*config.clock);
             self.board.post(inhibit.as_ref(), now, state.dead_time, config.inhibit.is_some());
             Look { inhibit, inhibited_ns: state.inhibited_ns(now), dead_time: state.dead_time }
         };

@@ -12,8 +12,8 @@
 use super::Decided;
 use crate::RunState;
 use crate::decisions::{
-    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, Streams, decode_hold, decode_mask, decode_producer,
-    decode_run, mark_of,
+    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, Streams, decode_hold, decode_mask, decode_prescale,
+    decode_producer, decode_run, decode_run_time, mark_of,
 };
 use crate::engine::Engine;
 use crate::events::{Ending, Given, Run, Verdict, shard_of_parts};
@@ -269,7 +269,7 @@ impl<'a> Replay<'a> {
         let schema = &engine.keyspace.schema;
         let [runs_seen, streams_seen, outputs_seen, holds_seen] = self.seen;
         let seen = match blob {
-            Blob::Run | Blob::Mask | Blob::Producer => runs_seen,
+            Blob::Run | Blob::RunTime | Blob::Mask | Blob::Producer | Blob::Prescale => runs_seen,
             Blob::Stream => streams_seen,
             Blob::Output => outputs_seen,
             Blob::Hold => holds_seen,
@@ -298,7 +298,15 @@ impl<'a> Replay<'a> {
                 let change = decode_mask(data, schema)?;
                 let known = known_run(runs, change.run)?;
                 apply_mask(&mut known.masks, &change, engine.now_ns());
-                known.note_mask(schema, &change);
+                known.note_mask(change.record(schema));
+            }
+            Blob::RunTime => {
+                let (run, time) = decode_run_time(data)?;
+                known_run(runs, run)?.time = time;
+            }
+            Blob::Prescale => {
+                let change = decode_prescale(data, schema)?;
+                known_run(runs, change.run)?.note_prescale(change.record(schema));
             }
             Blob::Hold => {
                 let (hold, set) = decode_hold(data, &engine.keyspace.attributes)?;
@@ -379,7 +387,10 @@ fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>,
     match runs.iter_mut().find(|run| run.run == known.run) {
         Some(before) if known.state == RunState::Closed => *before = known,
         // A change of state: what is known beside it stays.
-        Some(before) => (before.state, before.config) = (known.state, known.config),
+        Some(before) => {
+            (before.state, before.config) = (known.state, known.config);
+            (before.opened, before.time) = (known.opened, known.time);
+        }
         None => runs.push(known),
     }
 }

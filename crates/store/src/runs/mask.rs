@@ -1,7 +1,7 @@
 //! Changes of masks, and what they leave of a run's masks.
 
 use crate::events::{Mask, Until};
-use forebay_core::Primary;
+use forebay_core::{KeySchema, MaskRecord, Primary, Signature};
 
 /// Ended masks that a run remembers, to show them.
 const MASKS_ENDED_MAX: usize = 256;
@@ -14,7 +14,21 @@ pub(crate) struct MaskChange {
     pub(crate) set: bool,
     /// The first event that the change covers; `None` covers all that still wait, or all that still come.
     pub(crate) from: Option<Primary>,
+    /// By the run's policy; otherwise by hand.
     pub(crate) automatic: bool,
+    pub(crate) signature: Signature,
+}
+
+impl MaskChange {
+    /// What the run's summary says of it.
+    pub(crate) fn record(&self, schema: &KeySchema) -> MaskRecord {
+        MaskRecord {
+            source: schema.source_text(&self.source),
+            masked: self.set,
+            from: self.from.as_ref().map(|from| schema.text(from.as_bytes())),
+            signature: self.signature.clone(),
+        }
+    }
 }
 
 /// Carries a change out on a run's masks.
@@ -64,6 +78,7 @@ mod tests {
             set,
             from: event.map(|event| schema.primary(&[1, event]).unwrap()),
             automatic: false,
+            signature: Signature::default(),
         };
         let mut masks = Vec::new();
         apply_mask(&mut masks, &change(true, Some(10)), 0);

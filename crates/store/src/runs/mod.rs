@@ -4,19 +4,25 @@
 
 mod hold;
 mod mask;
+mod prescale;
 mod producer;
+mod records;
 mod samplers;
+mod time;
 mod watched;
 
 pub(crate) use hold::Hold;
 pub(crate) use mask::{MaskChange, apply_mask};
+pub(crate) use prescale::PrescaleChange;
 pub(crate) use producer::{Counts, KnownProducer};
+pub(crate) use records::Records;
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
+pub(crate) use time::RunTime;
 pub(crate) use watched::Watched;
 
 use crate::events::{Mask, Until};
 use crate::locks::{self, Owner, Ranked, RankedRw};
-use forebay_core::{KeySchema, RunConfig, RunState};
+use forebay_core::{MaskRecord, PrescaleRecord, RunConfig, RunState, Signature};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
@@ -56,32 +62,49 @@ pub(crate) struct KnownRun {
     pub(crate) run: u64,
     pub(crate) state: RunState,
     pub(crate) config: RunConfig,
+    /// Who opened it, and when.
+    pub(crate) opened: Signature,
+    pub(crate) time: RunTime,
     pub(crate) masks: Vec<Mask>,
-    /// Masks as they were set and lifted, in words, bounded.
-    pub(crate) mask_notes: Vec<String>,
+    /// Masks as they were set and lifted.
+    pub(crate) mask_records: Records<MaskRecord>,
+    /// Prescales as they were changed after the opening.
+    pub(crate) prescales: Records<PrescaleRecord>,
     pub(crate) producers: Vec<KnownProducer>,
 }
 
-/// Most notes about masks that a run keeps.
-const MASK_NOTES_MAX: usize = 1000;
-
 impl KnownRun {
     pub(crate) fn new(run: u64, state: RunState, config: RunConfig) -> KnownRun {
-        KnownRun { run, state, config, masks: Vec::new(), mask_notes: Vec::new(), producers: Vec::new() }
+        KnownRun {
+            run,
+            state,
+            config,
+            opened: Signature::default(),
+            time: RunTime::default(),
+            masks: Vec::new(),
+            mask_records: Records::default(),
+            prescales: Records::default(),
+            producers: Vec::new(),
+        }
     }
 
-    /// Notes a change in words.
-    pub(crate) fn note_mask(&mut self, schema: &KeySchema, change: &MaskChange) {
-        // The first ones stay: they say how the trouble began.
-        if self.mask_notes.len() < MASK_NOTES_MAX {
-            self.mask_notes.push(format!(
-                "source {} {} by {} from {}",
-                schema.source_text(&change.source),
-                if change.set { "masked" } else { "unmasked" },
-                if change.automatic { "policy" } else { "hand" },
-                change.from.as_ref().map_or_else(|| "now on".to_owned(), |from| schema.text(from.as_bytes()))
-            ));
-        }
+    pub(crate) fn note_mask(&mut self, record: MaskRecord) {
+        self.mask_records.add(record, |_, _| true);
+    }
+
+    pub(crate) fn note_prescale(&mut self, record: PrescaleRecord) {
+        self.prescales.add(record, |later, earlier| later.name == earlier.name);
+    }
+
+    /// Prescales of the opening, then changes.
+    pub(crate) fn all_prescales(&self) -> Vec<PrescaleRecord> {
+        let first = self.config.prescales.iter().map(|(name, factor)| PrescaleRecord {
+            name: name.clone(),
+            factor: *factor,
+            from: None,
+            signature: self.opened.clone(),
+        });
+        first.chain(self.prescales.kept.iter().cloned()).collect()
     }
 
     /// Sources that the run's policy has masked.

@@ -57,6 +57,7 @@ impl Engine {
         self.seal_stopped_runs();
         self.time_out_leases();
         self.watch_sources();
+        self.journal_run_times();
         self.placement.hot.seal_closed();
         self.evacuate();
         self.snapshot_grown_log();

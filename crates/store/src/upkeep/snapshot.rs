@@ -214,7 +214,10 @@ impl Engine {
         let (runs, streams, holds);
         {
             let known = self.runs.known.lock();
-            (runs, seen[0]) = (known.clone(), self.seen());
+            let now = self.balance();
+            let mut taken = known.clone();
+            taken.iter_mut().for_each(|known| known.time.settle(&now));
+            (runs, seen[0]) = (taken, self.seen());
         }
         {
             let known = self.decisions.streams.read();
@@ -290,6 +293,6 @@ mod tests {
         assert!(SnapshotContent::read(&keyspace, &bytes).is_ok());
         bytes[..4].copy_from_slice(&(3_u32).to_le_bytes());
         let refused = SnapshotContent::read(&keyspace, &bytes).err().unwrap();
-        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4"), "{refused}");
+        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4 to 5"), "{refused}");
     }
 }

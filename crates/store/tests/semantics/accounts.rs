@@ -160,7 +160,8 @@ fn the_summary_of_a_run_has_all_its_accounts() {
     assert_eq!(summary.groups, store.ledger_by(RUN, LedgerBy::Attribute).unwrap());
     assert_eq!(summary.streams, store.ledger_by(RUN, LedgerBy::Stream).unwrap());
     assert!(summary.sources.iter().any(|row| row.source == "50" && row.fragments == 1));
-    assert_eq!(summary.masks, ["source 1 masked by hand from now on"]);
+    let masks: Vec<_> = summary.masks.iter().map(|mask| (&*mask.source, mask.masked, &mask.from)).collect();
+    assert_eq!(masks, [("1", true, &None)]);
     assert_eq!(summary.producers.len(), 1);
     store.reopen();
     assert_eq!(store.ledger(RUN).unwrap(), summary.ledger);
