@@ -81,7 +81,9 @@ pub(crate) enum Audited {
 pub(crate) fn audited(call: Call) -> Audited {
     match call {
         Call::Release | Call::Remove => Audited::Synced,
-        Call::Run | Call::Mask | Call::Hold | Call::ReleaseHold | Call::Update | Call::Replay => Audited::Noted,
+        Call::Run | Call::Mask | Call::Hold | Call::ReleaseHold | Call::Device | Call::Update | Call::Replay => {
+            Audited::Noted
+        }
         _ => Audited::No,
     }
 }

@@ -77,6 +77,13 @@ pub enum Control {
         /// Its number.
         id: u32,
     },
+    /// A device takes no more data, and what lives on it moves to the others; or it takes data again. Answers null.
+    DrainDevice {
+        /// Its number.
+        device: u32,
+        /// Whether it leaves.
+        set: bool,
+    },
     /// All holds.
     Holds,
     /// The events of the debug stream.
@@ -249,6 +256,7 @@ impl Control {
             Control::Mask { .. } => Call::Mask,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,
+            Control::DrainDevice { .. } => Call::Device,
             Control::ReleaseRange { .. } | Control::Prove { .. } => Call::Release,
             Control::Claim { .. }
             | Control::Claimed { .. }
