@@ -169,6 +169,9 @@ fn device_line(number: u32, device: &DeviceStatus, own: &[&ContainerStatus]) -> 
         own.len(),
         f64::from(device.log_permille) / 10.0
     );
+    if device.leaving {
+        line.push_str(if device.drained { " · drained" } else { " · leaving" });
+    }
     if device.stalled {
         line.push_str(" · STALLED: it does not answer");
     }
@@ -299,6 +302,8 @@ mod tests {
             poisoned: 1,
             draining: 0,
             free: 3,
+            leaving: false,
+            drained: false,
             payload_bytes: 1000,
             written_bytes: 1013,
             commits: 1,

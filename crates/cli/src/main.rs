@@ -19,6 +19,7 @@ mod daq;
 mod dataset;
 mod debug;
 mod demo;
+mod device;
 mod event;
 mod get;
 mod hold;
@@ -132,6 +133,7 @@ enum Command {
     Stats(stats::Stats),
     Top(top::Top),
     Containers(containers::Containers),
+    Device(device::Command),
     Plan(plan::Plan),
     Window(ring::window::Window),
     Pin(ring::pin::Pin),
@@ -173,6 +175,7 @@ impl Command {
             Command::Stats(command) => command.run(out),
             Command::Top(command) => command.run(out),
             Command::Containers(command) => command.run(out),
+            Command::Device(command) => command.run(out),
             Command::Plan(command) => command.run(out),
             Command::Window(command) => command.run(out),
             Command::Pin(command) => command.run(out),

@@ -175,6 +175,22 @@ impl Client {
         Ok(done || is_repeat)
     }
 
+    /// Drains a device of the warm level.
+    ///
+    /// # Errors
+    /// As `Store::drain_device`, and `OutcomeUnknown`.
+    pub fn drain_device(&self, device: u32) -> Result<()> {
+        self.order(&Control::DrainDevice { device, set: true })
+    }
+
+    /// A device that is drained takes data again.
+    ///
+    /// # Errors
+    /// As `Store::undo_drain`, and `OutcomeUnknown`.
+    pub fn undo_drain(&self, device: u32) -> Result<()> {
+        self.order(&Control::DrainDevice { device, set: false })
+    }
+
     /// All holds.
     ///
     /// # Errors

@@ -120,6 +120,8 @@ calls! {
     Hold, "hold", Admin, Never, None;
     /// A hold ends.
     ReleaseHold, "release_hold", Admin, Safe, None;
+    /// A device is drained, or takes data again.
+    Device, "device", Admin, Safe, None;
     /// A producer reports what it offered. A repetition would count it twice.
     Producer, "producer", Write, Never, None;
     /// Accounts, sources, statistics, reasons.

@@ -334,6 +334,12 @@ impl<H: OperatedStore, T: OperatedStore> OperatedStore for Either<H, T> {
     fn release_hold(&self, id: u32) -> Result<bool> {
         with!(self, one => one.release_hold(id))
     }
+    fn drain_device(&self, device: u32) -> Result<()> {
+        with!(self, one => one.drain_device(device))
+    }
+    fn undo_drain(&self, device: u32) -> Result<()> {
+        with!(self, one => one.undo_drain(device))
+    }
     fn holds(&self) -> Result<Vec<HoldInfo>> {
         with!(self, one => one.holds())
     }

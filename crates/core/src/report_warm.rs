@@ -46,6 +46,12 @@ pub struct DeviceStatus {
     pub draining: u32,
     /// Containers that are empty.
     pub free: u32,
+    /// It is being drained: it takes no data, and what lives on it moves to others.
+    #[serde(default)]
+    pub leaving: bool,
+    /// It was drained: nothing is on it any more.
+    #[serde(default)]
+    pub drained: bool,
     /// Payload bytes that were written.
     pub payload_bytes: u64,
     /// All bytes that were written: payload, tables, padding, directories, headers.

@@ -110,6 +110,10 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32>;
     /// Ends a hold.
     fn release_hold(&self, id: u32) -> Result<bool>;
+    /// A device of the warm level takes no more data, and what lives on it moves to the others.
+    fn drain_device(&self, device: u32) -> Result<()>;
+    /// A device that is drained takes data again.
+    fn undo_drain(&self, device: u32) -> Result<()>;
     /// All holds.
     fn holds(&self) -> Result<Vec<HoldInfo>>;
 
@@ -260,6 +264,12 @@ macro_rules! implement_operated_store {
             }
             fn release_hold(&self, id: u32) -> $crate::Result<bool> {
                 self.release_hold(id)
+            }
+            fn drain_device(&self, device: u32) -> $crate::Result<()> {
+                self.drain_device(device)
+            }
+            fn undo_drain(&self, device: u32) -> $crate::Result<()> {
+                self.undo_drain(device)
             }
             fn holds(&self) -> $crate::Result<Vec<$crate::HoldInfo>> {
                 let $answer = self.holds();

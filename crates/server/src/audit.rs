@@ -81,7 +81,11 @@ pub(crate) enum Audited {
 pub(crate) fn audited(call: Call) -> Audited {
     match call {
         Call::Release | Call::Remove => Audited::Synced,
+<<<<<<< HEAD
         Call::Run | Call::Mask | Call::Prescale | Call::Hold | Call::ReleaseHold | Call::Update | Call::Replay => {
+=======
+        Call::Run | Call::Mask | Call::Hold | Call::ReleaseHold | Call::Device | Call::Update | Call::Replay => {
+>>>>>>> h-devices
             Audited::Noted
         }
         _ => Audited::No,

@@ -93,6 +93,13 @@ pub enum Control {
         /// Its number.
         id: u32,
     },
+    /// A device takes no more data, and what lives on it moves to the others; or it takes data again. Answers null.
+    DrainDevice {
+        /// Its number.
+        device: u32,
+        /// Whether it leaves.
+        set: bool,
+    },
     /// All holds.
     Holds,
     /// The events of the debug stream.
@@ -266,6 +273,7 @@ impl Control {
             Control::Prescale { .. } => Call::Prescale,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,
+            Control::DrainDevice { .. } => Call::Device,
             Control::ReleaseRange { .. } | Control::Prove { .. } => Call::Release,
             Control::Claim { .. }
             | Control::Claimed { .. }

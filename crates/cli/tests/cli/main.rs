@@ -16,6 +16,7 @@ mod backup;
 mod catalog;
 mod dataset;
 mod demo;
+mod device;
 mod gone;
 mod levels;
 mod plan;

@@ -14,13 +14,15 @@ const COMPACT_LIVE_SHARE: f64 = 0.5;
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Warm {
-    /// The container that should be emptied first: one that failed and still has something, else, where at most two are
-    /// free or the fill is above `high`, the closed one with the smallest share that lives, with what lives in it. `None` where
-    /// none is worth it. Those that are `spared` are left out until what lives in them changes.
-    pub fn victim(&self, high: f64, spared: &mut BTreeMap<u32, u32>) -> Option<(u32, u32)> {
+    /// The container that should be emptied first: one that failed and still has something; else, unless no `moves` are possible, a
+    /// closed one of a device that leaves; else, where at most two are free or the fill is above `high`, the closed one with the
+    /// smallest share that lives; with what lives in it. `None` where none is worth it. Those that are `spared` are left out until
+    /// what lives in them changes.
+    pub fn victim(&self, high: f64, moves: bool, spared: &mut BTreeMap<u32, u32>) -> Option<(u32, u32)> {
         // Before the last free one, which moves themselves need.
         let short = self.free_containers() <= 2 || self.fill() > high;
         let mut best: Option<(f64, (u32, u32))> = None;
+        let mut leaves = None;
         for container in &self.containers {
             let live = container.live();
             if spared.get(&container.number).is_some_and(|known| *known != live) {
@@ -33,6 +35,9 @@ impl Warm {
             match container.phase() {
                 // At once, regardless of the space: its only copy is on a medium that has failed.
                 Phase::Poisoned => return Some((container.number, live)),
+                Phase::Full if self.is_leaving(container.device) => {
+                    leaves = leaves.or(moves.then_some((container.number, live)));
+                }
                 Phase::Full if short => {
                     let all = container.header.lock().fragments.max(1) as f64;
                     let share = f64::from(live) / all;
@@ -43,7 +48,7 @@ impl Warm {
                 _ => {}
             }
         }
-        best.map(|best| best.1)
+        leaves.or(best.map(|best| best.1))
     }
 
     /// Full containers in which accepted events or those of the debug stream may live, oldest first, with their filling; of
@@ -74,6 +79,11 @@ impl Warm {
     /// Whether a container is in custody.
     pub fn is_in_custody(&self, container: u32) -> bool {
         self.containers.get(container as usize).is_some_and(|container| container.phase() == Phase::Custody)
+    }
+
+    /// Fragments that live in a container; `None` for a number that none has.
+    pub fn live_in(&self, container: u32) -> Option<u32> {
+        self.containers.get(container as usize).map(|container| container.live())
     }
 
     /// Whether a container is one that [`Warm::drainable`] would name, in this filling.

@@ -18,6 +18,7 @@ mod device;
 mod directory;
 mod files;
 mod forward;
+mod leave;
 mod log;
 mod pipeline;
 mod pool;

@@ -130,7 +130,7 @@ impl Warm {
         if !container.set_phase(&[Phase::Reclaiming], Phase::Empty) {
             return Ok(false);
         }
-        self.used.fetch_sub(self.shape.container_bytes, Ordering::Relaxed);
+        slot.used.fetch_sub(self.shape.container_bytes, Ordering::Relaxed);
         self.add_free(number);
         Ok(true)
     }

@@ -3,8 +3,8 @@
 //! *Invariants*: a container is in exactly one of: the free ones of its device, being filled (parked, or a writer's
 //! own), closed; the last free container is only for moves, which empty others (`reserve`); no I/O under the lock.
 //!
-//! *On failure*: without a container a writer gets `Full`; a device that failed, stalls or is drained is taken only
-//! where there is no choice.
+//! *On failure*: without a container a writer gets `Full`; a device that failed, stalls or has containers that movers
+//! claimed is taken only where there is no choice.
 
 use super::container::{Container, Phase};
 use super::control::Control;
@@ -39,8 +39,7 @@ pub struct Warm {
     pub(super) containers: Vec<Container>,
     pub(super) space: Mutex<Space>,
     pub(super) next_order: AtomicU64,
-    /// Bytes of containers that are not empty; one that is being filled counts with what is written.
-    pub(super) used: AtomicU64,
+    /// Free containers of the devices that take data.
     pub(super) free: AtomicU32,
     /// The store was told what the containers held at opening: empty ones may be reclaimed.
     pub(super) recovered: AtomicBool,
@@ -61,6 +60,12 @@ pub(super) struct DeviceSlot {
     pub(super) writers: AtomicU32,
     pub(super) poisoned: AtomicU32,
     pub(super) draining: AtomicU32,
+    /// It is being drained: changed under the lock of the lists (`leave.rs`).
+    pub(super) leaving: AtomicBool,
+    /// Its containers that are there.
+    pub(super) containers: u32,
+    /// Bytes of those that are not empty; one that is being filled counts with what is written.
+    pub(super) used: AtomicU64,
 }
 
 impl DeviceSlot {
@@ -74,6 +79,9 @@ impl DeviceSlot {
             writers: AtomicU32::new(0),
             poisoned: AtomicU32::new(0),
             draining: AtomicU32::new(0),
+            leaving: AtomicBool::new(false),
+            containers: 0,
+            used: AtomicU64::new(0),
         }
     }
 
@@ -95,13 +103,13 @@ pub(super) struct Space {
     /// Containers being filled that no writer has.
     parked: Vec<Filling>,
     /// All containers being filled, those of writers included.
-    open: Vec<Open>,
+    pub(super) open: Vec<Open>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Open {
+pub(super) struct Open {
     container: u32,
-    device: u32,
+    pub(super) device: u32,
     kind: ContainerKind,
     shared: bool,
 }
@@ -171,8 +179,12 @@ pub struct DeviceInfo {
     pub poisoned: u32,
     /// Containers that are drained.
     pub draining: u32,
-    /// Containers that can be taken.
+    /// Containers that are empty.
     pub free: u32,
+    /// It takes no data: what lives on it moves elsewhere.
+    pub leaving: bool,
+    /// It leaves, and nothing is on it any more.
+    pub drained: bool,
 }
 
 impl Warm {
@@ -180,23 +192,23 @@ impl Warm {
         store: [u8; 16],
         layout: ImageLayout,
         shape: WarmShape,
-        devices: Vec<DeviceSlot>,
+        mut devices: Vec<DeviceSlot>,
         containers: Vec<Container>,
     ) -> Warm {
         let mut free = vec![VecDeque::new(); devices.len()];
         let mut by_age: Vec<&Container> = containers.iter().collect();
         // Longest empty first, as in the life before: all containers of a device are filled in turn.
         by_age.sort_by_key(|container| container.header.lock().order);
-        let mut used = 0;
         for container in by_age {
-            let slot = &devices[container.device as usize];
+            let slot = &mut devices[container.device as usize];
             match container.phase() {
                 Phase::Empty => free[container.device as usize].push_back(container.number),
                 Phase::Lost => continue,
                 Phase::Poisoned => _ = slot.poisoned.fetch_add(1, Ordering::Relaxed),
                 _ => {}
             }
-            used += if container.phase() == Phase::Empty { 0 } else { shape.container_bytes };
+            slot.containers += 1;
+            *slot.used.get_mut() += if container.phase() == Phase::Empty { 0 } else { shape.container_bytes };
         }
         let count = free.iter().map(VecDeque::len).sum::<usize>() as u32;
         let last = containers.iter().map(|container| container.header.lock().order).max().unwrap_or(0);
@@ -211,7 +223,6 @@ impl Warm {
             containers,
             space: Mutex::new(Space { free, ..Space::default() }),
             next_order: AtomicU64::new(last + 1),
-            used: AtomicU64::new(used),
             free: AtomicU32::new(count),
             recovered: AtomicBool::new(false),
             pool: Pool::new(),
@@ -266,20 +277,14 @@ impl Warm {
         room / crate::bytes::IMAGE_ALIGN * crate::bytes::IMAGE_ALIGN - meta
     }
 
-    /// Occupied share of the containers, 0 to 1; one that is being filled counts with its used share.
-    pub fn fill(&self) -> f64 {
-        let all = self.containers.len() as f64 * self.shape.container_bytes as f64;
-        self.used.load(Ordering::Relaxed) as f64 / all
-    }
-
-    /// Containers that are empty.
-    pub fn free_containers(&self) -> u32 {
-        self.free.load(Ordering::Relaxed)
-    }
-
     /// The device of a container.
     pub fn device_of(&self, container: u32) -> u32 {
         self.containers.get(container as usize).map_or(0, |container| container.device)
+    }
+
+    /// The name of a device.
+    pub fn name_of(&self, device: u32) -> String {
+        self.devices.get(device as usize).map_or_else(String::new, |slot| slot.name.clone())
     }
 
     /// Numbers of the devices that are there.
@@ -314,8 +319,12 @@ impl Warm {
             poisoned: slot.poisoned.load(Ordering::Relaxed),
             draining: slot.draining.load(Ordering::Relaxed),
             free,
+            leaving: slot.leaving.load(Ordering::Relaxed),
+            drained: false,
         };
-        self.devices.iter().zip(free).map(info).collect()
+        let mut devices: Vec<DeviceInfo> = self.devices.iter().zip(free).map(info).collect();
+        (0..).zip(&mut devices).for_each(|(number, info)| info.drained = self.is_drained(number));
+        devices
     }
 
     /// The fragments of an image count as live: told once for each image that was found at opening and is kept.
@@ -357,11 +366,11 @@ impl Warm {
         let mut space = self.space.lock();
         let mut candidates: Vec<(u32, u32)> = (0..self.devices.len() as u32)
             .filter(|number| target.device.is_none_or(|wanted| wanted == *number))
-            .filter(|number| self.devices[*number as usize].device.is_some())
+            .filter(|number| self.devices[*number as usize].device.is_some() && !self.is_leaving(*number))
             .map(|number| (self.devices[number as usize].avoid(), number))
             .collect();
         if candidates.is_empty() {
-            return Err(Error::unavailable(format!("no warm device for {target:?} is there")));
+            return Err(Error::unavailable(format!("no warm device for {target:?} is there and takes data")));
         }
         candidates.sort_by_key(|(avoid, number)| {
             let slot = &self.devices[*number as usize];
@@ -435,7 +444,7 @@ impl Warm {
         container.begin();
         let begun = container.set_phase(&[Phase::Empty], Phase::Filling);
         debug_assert!(begun, "container {number} was taken and was not empty");
-        self.used.fetch_add(CONTAINER_DATA_OFFSET, Ordering::Relaxed);
+        self.devices[container.device as usize].used.fetch_add(CONTAINER_DATA_OFFSET, Ordering::Relaxed);
         Filling {
             container: number,
             device: container.device,
@@ -462,12 +471,12 @@ impl Warm {
         if filling.fresh {
             debug_assert_eq!(filling.position, CONTAINER_DATA_OFFSET, "a filling without a header has data");
             // Nothing was written: it goes back as it was, to the front, because the next taker needs no other.
-            self.used.fetch_sub(filling.position, Ordering::Relaxed);
+            self.devices[filling.device as usize].used.fetch_sub(filling.position, Ordering::Relaxed);
             space.open.retain(|open| open.container != filling.container);
             self.containers[filling.container as usize].set_phase(&[Phase::Filling], Phase::Empty);
             self.containers[filling.container as usize].header.lock().state = crate::bytes::ContainerState::Empty;
             space.free[filling.device as usize].push_front(filling.container);
-            self.free.fetch_add(1, Ordering::Relaxed);
+            self.count_free(&space, filling.device);
         } else {
             space.parked.push(filling);
         }
@@ -479,8 +488,9 @@ impl Warm {
         let mut space = self.space.lock();
         if space.open.iter().any(|open| open.container == filling.container) {
             space.open.retain(|open| open.container != filling.container);
-            self.devices[filling.device as usize].writers.fetch_sub(1, Ordering::Relaxed);
-            self.used.fetch_add(self.shape.container_bytes.saturating_sub(filling.position), Ordering::Relaxed);
+            let slot = &self.devices[filling.device as usize];
+            slot.writers.fetch_sub(1, Ordering::Relaxed);
+            slot.used.fetch_add(self.shape.container_bytes.saturating_sub(filling.position), Ordering::Relaxed);
         }
     }
 
@@ -498,7 +508,8 @@ impl Warm {
     pub(super) fn add_free(&self, number: u32) {
         debug_assert_eq!(self.containers[number as usize].phase(), Phase::Empty, "container {number} is in use");
         let device = self.containers[number as usize].device;
-        self.space.lock().free[device as usize].push_back(number);
-        self.free.fetch_add(1, Ordering::Relaxed);
+        let mut space = self.space.lock();
+        space.free[device as usize].push_back(number);
+        self.count_free(&space, device);
     }
 }

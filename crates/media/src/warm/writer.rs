@@ -53,13 +53,16 @@ impl Warm {
         Writer::over(self, *target, filling)
     }
 
-    /// Closes containers that nobody has written for the time `idle`, each with its directory. With zero all that no
-    /// writer has.
+    /// Closes containers that nobody has written for the time `idle`, or whose device leaves, each with its directory. With zero
+    /// all that no writer has.
     ///
     /// # Errors
     /// `Unavailable` where a device fails, or does not answer by the deadline; the others are closed.
     pub fn close_filling(self: &Arc<Warm>, idle: Duration, deadline: Instant) -> Result<()> {
-        self.close_all(self.take_parked(|filling| filling.touched.elapsed() >= idle), deadline)
+        self.close_all(
+            self.take_parked(|filling| filling.touched.elapsed() >= idle || self.is_leaving(filling.device)),
+            deadline,
+        )
     }
 
     /// The same for those of decided events that began to be filled this long ago, or whose run is over.
@@ -190,6 +193,11 @@ impl Writer {
         self.pipeline.check()
     }
 
+    /// Whether a container that it fills or closes is on a device that leaves.
+    pub fn is_on_leaving(&self) -> bool {
+        self.pipeline.is_on_leaving()
+    }
+
     fn size(&self, image: &ImageDraft<'_>) -> Result<Size> {
         let layout = self.pipeline.warm.layout;
         let keys = image.primary.len() == layout.primary_bytes()
@@ -220,7 +228,8 @@ impl Writer {
         let mut share = Share { next: None, images: 0..0 };
         let room_of = |filling: &Filling| (filling.images, filling.position, filling.directory.len());
         // Computed without writing: the containers that are taken here go back if one of them is not available.
-        let mut room = match self.pipeline.filling() {
+        // On a device that leaves nothing begins any more: what is filled there has no room.
+        let mut room = match self.pipeline.filling().filter(|filling| !warm.is_leaving(filling.device)) {
             Some(filling) => room_of(filling),
             None => {
                 let filling = warm.take(&self.target)?;

@@ -21,6 +21,8 @@ pub(super) fn add(page: &mut Page, keyspace: &str, warm: &WarmStats, containers:
         page.gauge("forebay_device_present", help, &labels, flag(device.method != "missing"));
         let help = "1 where the device has not answered for device_stall.";
         page.gauge("forebay_device_stalled", help, &labels, flag(device.stalled));
+        let help = "1 where the device is being drained, or was.";
+        page.gauge("forebay_device_leaving", help, &labels, flag(device.leaving));
         let help = "Taken share of the device's decision log, 0 to 1.";
         page.gauge("forebay_device_log_fill_ratio", help, &labels, f64::from(device.log_permille) / 1000.0);
         for (name, help, count) in [

@@ -174,6 +174,8 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
             json(store.hold(run, &conditions)?)
         }
         Control::ReleaseHold { id } => json(store.release_hold(id)?),
+        Control::DrainDevice { device, set: true } => json(store.drain_device(device)?),
+        Control::DrainDevice { device, set: false } => json(store.undo_drain(device)?),
         Control::Holds => json(store.holds()?),
         Control::DebugEvents => json(store.debug_events()?),
         Control::Conflicts => json(store.conflicts()?),

@@ -35,6 +35,8 @@ pub trait Arrivals: Send + Sync {
 pub struct WarmDevice {
     pub(crate) place: WarmPlace,
     pub(crate) bytes: u64,
+    /// It is being drained.
+    pub(crate) leaving: bool,
 }
 
 #[derive(Clone)]
@@ -46,12 +48,12 @@ pub(crate) enum WarmPlace {
 impl WarmDevice {
     /// A directory on a device of its own, of which `bytes` become containers. `bytes` matter at creation only.
     pub fn directory(path: impl Into<PathBuf>, bytes: u64) -> WarmDevice {
-        WarmDevice { place: WarmPlace::Directory(path.into()), bytes }
+        WarmDevice { place: WarmPlace::Directory(path.into()), bytes, leaving: false }
     }
 
     /// Another medium, for tests.
     pub fn device(device: Arc<dyn Device>, bytes: u64) -> WarmDevice {
-        WarmDevice { place: WarmPlace::Device(device), bytes }
+        WarmDevice { place: WarmPlace::Device(device), bytes, leaving: false }
     }
 }
 

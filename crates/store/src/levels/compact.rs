@@ -22,6 +22,8 @@ use std::time::Duration;
 const BATCH_EVENTS: usize = 1024;
 /// Pause after a container could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Pause before containers of devices that leave are tried again, in which there were only copies.
+const RETRY: Duration = Duration::from_secs(1);
 /// Reads of a fragment that no other one has, before it is given up.
 const READS_MAX: u32 = 3;
 
@@ -29,12 +31,24 @@ impl Engine {
     /// Empties one container that is worth it; `true` where something was moved.
     pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
         // A device that cannot be read now is left alone for a while: each try may take as long as it may stall.
-        let Compacting { again, spared } = &mut demoter.compacting;
+        let Compacting { again, spared, retried } = &mut demoter.compacting;
         if again.is_some_and(|again| self.timer().now() < again) {
             return false;
         }
         *again = None;
-        let Some((victim, live)) = level.warm.victim(self.config.warm_high, spared) else { return false };
+        let leaves = |container: u32| level.warm.is_leaving(level.warm.device_of(container));
+        let now = self.timer().now();
+        if retried.is_none_or(|retried| now >= retried) {
+            spared.retain(|container, _| !leaves(*container));
+            *retried = Some(self.deadline_after(RETRY));
+        }
+        // Moves off a device that leaves give no container back: without room they wait, and those that do go on.
+        let moves = !level.is_refused(now);
+        let victim = level.warm.victim(self.config.warm_high, moves, spared);
+        let Some((victim, live)) = victim.or_else(|| self.stays_in_custody(level, spared).filter(|_| moves)) else {
+            return false;
+        };
+        let leaving = leaves(victim);
         let events = match self.events_of_container(level, victim) {
             Ok(events) => events,
             Err(error) => {
@@ -46,7 +60,7 @@ impl Engine {
         // Its live fragments are copies: moving nothing, it would be chosen again and again.
         if events.is_empty() {
             spared.insert(victim, live);
-            return false;
+            return leaving && self.move_copies(level, demoter, victim);
         }
         let (mut batch, mut planned) = (Vec::new(), 0);
         for primary in events.into_iter().take(BATCH_EVENTS) {
@@ -90,10 +104,35 @@ impl Engine {
             }
         }
         let any = !batch.is_empty();
-        self.write_batch(level, demoter, batch, ExtentKind::Moved);
+        self.write_batch(level, demoter, batch, ExtentKind::Moved, !leaving);
         // To the end: the container is for new images only once all that was live in it is durable elsewhere.
         self.settle_durable(level, demoter, 0);
         debug_assert!(!demoter.is_pending(), "moves are durable before their container is reclaimed");
+        any
+    }
+
+    /// Events whose persisted copies are in a container that has nothing else go down whole: their copies end with that. Those that
+    /// are not complete are tried again later. `true` where something was moved.
+    fn move_copies(&self, level: &Level, demoter: &mut Demoter, container: u32) -> bool {
+        let (mut batch, mut planned) = (Vec::new(), 0);
+        for cell in &self.shards.cells {
+            let mut shard = cell.lock();
+            let here = |copies: &[(Location, u32)]| copies.iter().any(|(at, _)| at.container() == container);
+            let events: Vec<u32> =
+                shard.places.copies.iter().filter(|(_, copies)| here(copies)).map(|(event, _)| *event).collect();
+            for event in events {
+                if planned >= BATCH_BYTES || batch.len() >= BATCH_EVENTS {
+                    break;
+                }
+                if let Some(moving) = self.plan_event(&mut shard, event, Which::Whole) {
+                    planned += moving.event_bytes;
+                    batch.push(moving);
+                }
+            }
+        }
+        let any = !batch.is_empty();
+        self.write_batch(level, demoter, batch, ExtentKind::Demoted, false);
+        self.settle_durable(level, demoter, 0);
         any
     }
 

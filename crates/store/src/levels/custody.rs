@@ -196,6 +196,22 @@ impl Engine {
         released
     }
 
+    /// A container in custody on a device that leaves, of which events stay although their turn has come: what belongs to them
+    /// elsewhere is not in custody. With what lives in it.
+    pub(crate) fn stays_in_custody(&self, level: &Level, spared: &BTreeMap<u32, u32>) -> Option<(u32, u32)> {
+        let custody = level.custody.lock();
+        if !custody.releasing.is_empty() {
+            return None;
+        }
+        let leaves = |container: &u32| level.warm.is_leaving(level.warm.device_of(*container));
+        let live = |container: u32| {
+            let live = level.warm.live_in(container).filter(|live| *live > 0)?;
+            (spared.get(&container) != Some(&live)).then_some((container, live))
+        };
+        let tried = custody.later.keys().filter(|container| leaves(container) && level.warm.is_in_custody(**container));
+        tried.copied().find_map(live)
+    }
+
     /// Books what earlier lives left in custody: at the end of an opening.
     pub(crate) fn book_custody(&self) {
         let Some(level) = &self.placement.level else { return };
@@ -218,12 +234,15 @@ impl Engine {
         let min = self.config.custody_min;
         custody.proved.retain(|container, since| is_there(container) || now.saturating_duration_since(*since) < min);
         let (min_ms, now_ms) = (min.as_millis() as u64, self.config.clock.wall_ms());
-        let next = all.into_iter().find(|(_, container)| !custody.later.contains_key(container));
-        let (since, container) = next?;
+        let leaves = |container: u32| level.warm.is_leaving(level.warm.device_of(container));
+        let mut tried = all.into_iter().filter(|(_, container)| !custody.later.contains_key(container)).peekable();
+        let first = tried.peek().copied();
+        // The archive has it, and its device is to be taken out: that is not the time to write it once more.
+        let (since, container) = tried.find(|(_, container)| leaves(*container)).or(first)?;
         // A wall clock that was set back makes custody longer. One that was set forward makes only that of earlier lives shorter.
         let rested = custody.proved.get(&container).is_none_or(|since| now.saturating_duration_since(*since) >= min);
         let over = rested && now_ms >= since && now_ms - since >= min_ms;
-        let short = level.warm.fill() > self.config.custody_high.unwrap_or(self.config.warm_low);
+        let short = leaves(container) || level.warm.fill() > self.config.custody_high.unwrap_or(self.config.warm_low);
         if short && !over {
             level.custody_shortened.fetch_add(1, Ordering::Relaxed);
         }

@@ -39,13 +39,20 @@ impl Engine {
         }
         let batch = self.next_to_demote(level, BATCH_BYTES);
         let any = !batch.is_empty() || demoter.in_flight > 0;
-        self.write_batch(level, demoter, batch, ExtentKind::Demoted);
+        self.write_batch(level, demoter, batch, ExtentKind::Demoted, false);
         self.settle_durable(level, demoter, if finish || !any { 0 } else { IN_FLIGHT_BYTES_MAX });
         any
     }
 
-    /// Writes planned events, target by target.
-    pub(crate) fn write_batch(&self, level: &Level, demoter: &mut Demoter, batch: Vec<Moving>, kind: ExtentKind) {
+    /// Writes planned events, target by target; those that are `rescued` also into the last free container.
+    pub(crate) fn write_batch(
+        &self,
+        level: &Level,
+        demoter: &mut Demoter,
+        batch: Vec<Moving>,
+        kind: ExtentKind,
+        rescued: bool,
+    ) {
         let mut by_target: Vec<(Target, Vec<Moving>)> = Vec::new();
         for mut moving in batch {
             if let Err(error) = self.read_parts(&mut moving) {
@@ -57,7 +64,7 @@ impl Engine {
                 continue;
             }
             let (run, stream) = (moving.run, moving.stream);
-            let target = Target { run, stream, kind: KIND, device: None, moving: kind == ExtentKind::Moved };
+            let target = Target { run, stream, kind: KIND, device: None, moving: rescued };
             // A container has one run and stream, so that it can be drained and reclaimed as a whole.
             match by_target.iter_mut().find(|known| known.0 == target) {
                 Some(known) => known.1.push(moving),

@@ -66,6 +66,8 @@ impl Level {
             poisoned: info.poisoned,
             draining: info.draining,
             free: info.free,
+            leaving: info.leaving,
+            drained: info.drained,
             payload_bytes: info.counts.payload,
             written_bytes: info.counts.written(),
             commits: info.counts.commits,

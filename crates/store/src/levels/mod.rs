@@ -17,6 +17,7 @@ mod decide;
 mod demote;
 mod flush;
 mod inspect;
+mod leave;
 mod open;
 mod persist;
 mod place;
@@ -72,6 +73,7 @@ impl Engine {
         if self.is_closed() {
             return false;
         }
+        self.leave_devices(level, &mut demoter);
         let mut any = self.demote(&mut demoter, finish);
         let mut rounds = 0;
         while finish && any && !self.is_closed() && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {

@@ -37,6 +37,9 @@ struct DevicesFile {
 struct DeviceRow {
     path: PathBuf,
     bytes: u64,
+    /// It is being drained: `forebay device drain`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    leaving: bool,
 }
 
 /// Makes the warm level of a new store; `None` where it has none.
@@ -101,7 +104,7 @@ pub(crate) fn open(
     config: &Config,
 ) -> Result<Option<(Level, There, [u8; 16])>> {
     let known = dir.map(read_devices).transpose()?.flatten();
-    let wanted = if config.warm.is_empty() { known.unwrap_or_default() } else { config.warm.clone() };
+    let wanted = wanted(config, known.unwrap_or_default());
     // Before anything is opened: with a device too few or too many, decisions and images would not belong together.
     if let Some(region) = region {
         check_list(&wanted, region.devices, &list_name(dir, config), config.accept_loss)?;
@@ -115,12 +118,14 @@ pub(crate) fn open(
     if region.is_some() && gone.iter().all(|gone| *gone) {
         return Ok(None);
     }
-    let (mut there, mut names) = (Vec::new(), Vec::new());
+    let (mut there, mut names, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
     for (device, gone) in wanted.iter().zip(gone) {
         if gone {
             names.push(name_of(device));
         } else {
-            there.push(open_device(device, false)?);
+            let opened = open_device(device, false)?;
+            leaving.extend(device.leaving.then(|| opened.name()));
+            there.push(opened);
         }
     }
     let schema = &keyspace.schema;
@@ -133,6 +138,7 @@ pub(crate) fn open(
     };
     let devices = in_their_places(&there, names, store, widths, region.map(|region| region.devices))?;
     let (warm, mut found) = Warm::open(there, store, widths, shape(config), config.accept_loss)?;
+    leaving.into_iter().for_each(|name| warm.leaves_by_name(&name));
     let accept_loss = config.accept_loss || hot_is_there;
     let (log, decisions, lost) =
         DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, accept_loss)?;
@@ -144,6 +150,37 @@ pub(crate) fn open(
         losses.extend(lost);
     }
     Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))
+}
+
+/// The devices to open: those of the configuration, else those that are known; the list says which of them leave.
+fn wanted(config: &Config, known: Vec<WarmDevice>) -> Vec<WarmDevice> {
+    if config.warm.is_empty() {
+        return known;
+    }
+    let leaving: Vec<PathBuf> = known.iter().filter(|device| device.leaving).filter_map(path_of).collect();
+    let mut wanted = config.warm.clone();
+    for device in &mut wanted {
+        device.leaving |= path_of(device).is_some_and(|path| leaving.contains(&path));
+    }
+    wanted
+}
+
+/// Notes durably in the list of devices that the one of this name leaves, or takes data again.
+///
+/// # Errors
+/// `Invalid` where the list does not have it, or cannot be read or written.
+pub(crate) fn remember_leaving(dir: &Path, name: &str, leaving: bool) -> Result<()> {
+    let mut devices = read_devices(dir)?.unwrap_or_default();
+    let path = path_of(&WarmDevice::directory(name, 0));
+    let row = devices.iter_mut().find(|device| path_of(device) == path).ok_or_else(|| {
+        let list = dir.join(DEVICES_FILE);
+        Error::invalid(format!(
+            "{} does not list {name}: write it there again first (docs/operating.md)",
+            list.display()
+        ))
+    })?;
+    row.leaving = leaving;
+    write_devices(dir, &devices)
 }
 
 /// What is lost where a store is opened without any of its devices.
@@ -307,7 +344,7 @@ fn write_devices(dir: &Path, devices: &[WarmDevice]) -> Result<()> {
     let row = |device: &WarmDevice| match &device.place {
         WarmPlace::Directory(path) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            Some(DeviceRow { path, bytes: device.bytes })
+            Some(DeviceRow { path, bytes: device.bytes, leaving: device.leaving })
         }
         WarmPlace::Device(_) => None,
     };
@@ -333,5 +370,6 @@ fn read_devices(dir: &Path) -> Result<Option<Vec<WarmDevice>>> {
     };
     let file: DevicesFile = toml::from_str(&text)
         .map_err(|error| Error::invalid(format!("{}: cannot be understood", path.display())).with_source(error))?;
-    Ok(Some(file.device.into_iter().map(|row| WarmDevice::directory(row.path, row.bytes)).collect()))
+    let device = |row: DeviceRow| WarmDevice { leaving: row.leaving, ..WarmDevice::directory(row.path, row.bytes) };
+    Ok(Some(file.device.into_iter().map(device).collect()))
 }

@@ -227,13 +227,13 @@ impl Engine {
     fn device_that_knows(&self, level: &Level, standing: u64, deadline: Instant) -> Result<Option<u32>> {
         self.locks.assert_free();
         let knows = |device: &u32| level.log.is_durable(*device, standing);
-        if level.present().all(|device| knows(&device)) {
+        if level.warm.taking().all(|device| knows(&device)) {
             return Ok(None);
         }
         let devices = level.warm.devices();
         // One that knows already, else one that answers: a put must not wait for a stalled disk while another one works.
-        let first = level.present().min_by_key(|device| (!knows(device), devices[*device as usize].stalled));
-        let device = first.ok_or_else(|| Error::unavailable("no device is there"))?;
+        let first = level.warm.taking().min_by_key(|device| (!knows(device), devices[*device as usize].stalled));
+        let device = first.ok_or_else(|| Error::unavailable("no device is there that takes data"))?;
         level.log.wait(device, standing, deadline)?;
         Ok(Some(device))
     }

@@ -91,4 +91,6 @@ pub(crate) struct Compacting {
     pub(crate) again: Option<Instant>,
     /// Containers that have only copies of what the hot level has, with the number of those: nothing can be moved.
     pub(crate) spared: BTreeMap<u32, u32>,
+    /// When those of devices that leave are tried again.
+    pub(crate) retried: Option<Instant>,
 }

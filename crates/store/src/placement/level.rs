@@ -46,6 +46,8 @@ pub(crate) struct Level {
     pub(crate) notes: Mutex<Vec<String>>,
     /// Decisions that devices do not have yet.
     pub(crate) unsettled: Unsettled,
+    /// Held over a change of the list of devices.
+    pub(crate) list: Mutex<()>,
     /// The keepers of the devices' shadows.
     pub(crate) keepers: Vec<Keeper>,
 }
@@ -86,6 +88,7 @@ impl Level {
             proved_ms: AtomicU64::new(0),
             notes: Mutex::default(),
             unsettled: Unsettled::default(),
+            list: Mutex::default(),
             keepers: (0..devices).map(|_| Keeper::default()).collect(),
         }
     }

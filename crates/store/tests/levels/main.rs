@@ -7,6 +7,7 @@ mod common;
 mod custody;
 mod device_list;
 mod device_lost;
+mod drain;
 mod faults;
 mod hot_lost;
 mod inhibit;

@@ -328,6 +328,12 @@ fn script() -> Vec<(&'static str, Call)> {
     call("lease of a persisted event", of(|life| life.lease(1)));
     call("accept of a persisted event", of(|life| life.accept(1)));
     call("demotion", of(Life::tick));
+    // What is on one device moves to the other one, and it takes data again.
+    call("drain of a device", of(|life| life.store.drain_device(0).unwrap()));
+    for _ in 0..2 {
+        call("moves off a device", of(Life::tick));
+    }
+    call("undo of a drain", of(|life| life.store.undo_drain(0).unwrap()));
     call("release on warm", of(|life| life.release(1)));
     for source in 0..2 {
         call("put", of(move |life| life.put(5, source, 600, source == 0)));

@@ -184,6 +184,11 @@ impl Pipeline {
         self.active.as_mut().map(|work| &mut work.filling)
     }
 
+    /// Whether a container that is being filled or closed is on a device that leaves.
+    pub(super) fn is_on_leaving(&self) -> bool {
+        self.active.iter().chain(&self.closing).any(|work| self.warm.is_leaving(work.filling.device))
+    }
+
     /// Seed of the container that is being filled, and where the next byte goes.
     pub(super) fn place(&self) -> Option<(ContainerSeed, u64)> {
         self.active.as_ref().map(|work| (work.seed, work.cursor))
@@ -344,7 +349,7 @@ impl Pipeline {
             let bytes = work.cursor - work.filling.position;
             work.filling.position = work.cursor;
             work.filling.touched = Instant::now();
-            self.warm.used.fetch_add(bytes, Ordering::Relaxed);
+            self.warm.devices[work.filling.device as usize].used.fetch_add(bytes, Ordering::Relaxed);
             self.dirty = true;
         }
     }

@@ -211,3 +211,33 @@ fn idle_containers_are_closed_with_a_directory() {
     }
     reopen_and_compare(&devices, &events);
 }
+
+#[test]
+fn a_device_that_leaves_is_given_to_nobody() {
+    let warm = create(&["one", "two"].map(|name| sim(name) as Arc<dyn Device>), 4);
+    let mut writer = warm.writer(&target(1)).unwrap();
+    let device = |place: ImagePlace| warm.device_of(place.container);
+    let first = write_durably(&mut writer, &[small(1)])[0];
+    let (leaves, stays) = (device(first), 1 - device(first));
+    warm.check_leaving(leaves).unwrap();
+    warm.set_leaving(leaves, true);
+    assert!(warm.is_leaving(leaves) && warm.check_leaving(stays).is_err(), "one must take data");
+    assert_eq!((warm.free_containers(), warm.fill()), (4, 0.0), "of the device that stays");
+    // The writer goes on elsewhere, and so does a new one.
+    let second = write_durably(&mut writer, &[small(2)])[0];
+    assert_eq!(device(second), stays);
+    assert!(writer.is_on_leaving(), "its first container is being closed");
+    drop(writer);
+    assert_eq!(device(write_durably(&mut warm.writer(&target(2)).unwrap(), &[small(3)])[0]), stays);
+    assert_eq!(phase(&warm, first.container), Phase::Full);
+    let none = warm.writer(&Target { device: Some(leaves), ..target(1) });
+    assert_eq!(none.err().unwrap().kind(), Kind::Unavailable);
+    // What lives there is what keeps it from being drained.
+    assert!(!warm.is_drained(leaves));
+    warm.ended(first, 2);
+    warm.reclaim_empty(None).unwrap();
+    assert!(warm.is_drained(leaves) && !warm.is_drained(stays));
+    assert_eq!(warm.free_containers(), 2, "an empty container of it is not free");
+    warm.set_leaving(leaves, false);
+    assert_eq!(warm.free_containers(), 6);
+}

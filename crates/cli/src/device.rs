@@ -1,0 +1,210 @@
+//! `forebay device`: the devices of the warm level, one by one: which there are, and taking one out of use.
+
+use crate::open::{Close, Opened, Place};
+use crate::output::{Answer, Output};
+use crate::{signal, units};
+use forebay_core::{ContainerStatus, DeviceStatus, Error, EventStore, OperatedStore, Result};
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const LS_HELP: &str = "\
+Show each device of the warm level: its number, how many of its containers are free, what lives on it, and its state:
+
+  in use        it takes data
+  leaving 40 %  it is being drained; so many of its containers are empty
+  drained       it leaves, and nothing is on it any more
+  missing       it is not there, and that loss was accepted
+
+Without a warm level the exit code is 1.
+
+Example: at a glance, and the numbers of those that are drained:
+  forebay device ls /tmp/two
+  forebay device ls /tmp/two --json | jq '.[] | select(.state == \"drained\") | .device'";
+
+const DRAIN_HELP: &str = "\
+Take a device out of use while data is taken: from now on nothing is written to it, and what lives on it moves to the other \
+devices beside all other work. What the archive has in custody there is released early. Fragments that were persisted there stay \
+until their event is complete, because only whole events move.
+
+The device stays out of use after a restart as well, until --undo. A drain is refused where the other devices have no room for \
+what lives on it. Data moves while the store is open: in a server, or here for as long as --wait waits; Ctrl-C ends the wait, not \
+the drain.
+
+Example: drain device 1 of a served store, and let it take data again:
+  forebay device drain --connect tcp://daq01:7440 1 --wait
+  forebay device drain --connect tcp://daq01:7440 1 --undo";
+
+/// How often `--wait` looks, and how often it says how far it is.
+const LOOK: Duration = Duration::from_millis(100);
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// The devices of the warm level: list them, drain one.
+#[derive(clap::Args)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Ls(Ls),
+    Drain(Drain),
+}
+
+/// Show the devices of the warm level.
+#[derive(clap::Args)]
+#[command(long_about = LS_HELP)]
+struct Ls {
+    #[command(flatten)]
+    store: Place,
+}
+
+/// Take a device out of use: what lives on it moves to the others.
+#[derive(clap::Args)]
+#[command(long_about = DRAIN_HELP)]
+struct Drain {
+    #[command(flatten)]
+    store: Place,
+    /// The device, by its number (`forebay device ls`).
+    device: u32,
+    /// It takes data again.
+    #[arg(long)]
+    undo: bool,
+    /// Waits until nothing is on it any more.
+    #[arg(long, conflicts_with = "undo")]
+    wait: bool,
+}
+
+impl Command {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        match &self.what {
+            What::Ls(ls) => ls.run(out),
+            What::Drain(drain) => drain.run(out),
+        }
+    }
+}
+
+impl Ls {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let store = self.store.open(out)?;
+        let devices = devices(&store)?;
+        store.close()?;
+        out.json(&devices.iter().map(Seen::as_json).collect::<Vec<_>>())?;
+        for device in &devices {
+            out.line(device.line())?;
+        }
+        if devices.is_empty() {
+            out.note("forebay: this store has no warm level (`forebay create DIR --warm DIR` makes one with it)");
+        }
+        Ok(Answer::found(!devices.is_empty()))
+    }
+}
+
+impl Drain {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let store = self.store.open(out)?;
+        let answer = self.change(&store, out)?;
+        store.close()?;
+        Ok(answer)
+    }
+
+    fn change(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
+        if self.undo {
+            store.undo_drain(self.device)?;
+        } else {
+            store.drain_device(self.device)?;
+        }
+        let stop = signal::stop_flag()?;
+        let mut told = Instant::now();
+        loop {
+            let device = devices(store)?.into_iter().find(|device| device.number == self.device);
+            let device = device.ok_or_else(|| Error::internal("a device that was just there"))?;
+            let interrupted = stop.load(Ordering::Relaxed);
+            if !self.wait || device.status.drained || interrupted {
+                out.line(device.line())?;
+                out.json(&device.as_json())?;
+                let over = !self.wait || device.status.drained;
+                return Ok(if over { Answer::Yes } else { Answer::Interrupted });
+            }
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                out.note(format!("forebay: {}", device.line()));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// A device with what its containers say.
+struct Seen {
+    number: u32,
+    status: DeviceStatus,
+    containers: usize,
+    live_bytes: u64,
+}
+
+fn devices(store: &Opened) -> Result<Vec<Seen>> {
+    let Some(warm) = store.stats()?.warm else { return Ok(Vec::new()) };
+    let containers = store.containers()?;
+    let seen = |(number, status): (u32, DeviceStatus)| {
+        // Containers of a missing device are on none.
+        let own = || containers.iter().filter(|one| one.device == number && one.state != "lost");
+        Seen { number, status, containers: own().count(), live_bytes: own().map(live_bytes).sum() }
+    };
+    Ok((0..).zip(warm.devices).map(seen).collect())
+}
+
+/// Bytes of a container that would have to move, estimated from the fragments that live.
+fn live_bytes(container: &ContainerStatus) -> u64 {
+    let share = f64::from(container.live_fragments) / container.fragments.max(1) as f64;
+    (container.used_bytes as f64 * share.min(1.0)) as u64
+}
+
+impl Seen {
+    fn state(&self) -> &'static str {
+        match &self.status {
+            status if status.method == "missing" => "missing",
+            status if status.drained => "drained",
+            status if status.leaving => "leaving",
+            _ => "in use",
+        }
+    }
+
+    /// Share of its containers that are empty, in percent.
+    fn empty_percent(&self) -> u64 {
+        u64::from(self.status.free) * 100 / (self.containers as u64).max(1)
+    }
+
+    fn line(&self) -> String {
+        let state = self.state();
+        let percent = if state == "leaving" { format!(" {} %", self.empty_percent()) } else { String::new() };
+        let (status, live) = (&self.status, units::bytes(self.live_bytes));
+        let mut line = format!(
+            "device {} {} · {} · {} of {} free · {live} live · {state}{percent}",
+            self.number, status.name, status.method, status.free, self.containers
+        );
+        if status.stalled {
+            line.push_str(" · STALLED: it does not answer");
+        }
+        if status.poisoned > 0 {
+            line.push_str(&format!(" · {} POISONED", status.poisoned));
+        }
+        line
+    }
+
+    fn as_json(&self) -> Value {
+        json!({
+            "device": self.number,
+            "name": self.status.name,
+            "method": self.status.method,
+            "containers": self.containers,
+            "free": self.status.free,
+            "live_bytes": self.live_bytes,
+            "state": self.state(),
+            "empty_percent": self.empty_percent(),
+            "stalled": self.status.stalled,
+            "poisoned": self.status.poisoned,
+        })
+    }
+}
