@@ -81,13 +81,14 @@ pub(crate) enum Audited {
 pub(crate) fn audited(call: Call) -> Audited {
     match call {
         Call::Release | Call::Remove => Audited::Synced,
-<<<<<<< HEAD
-        Call::Run | Call::Mask | Call::Prescale | Call::Hold | Call::ReleaseHold | Call::Update | Call::Replay => {
-=======
-        Call::Run | Call::Mask | Call::Hold | Call::ReleaseHold | Call::Device | Call::Update | Call::Replay => {
->>>>>>> h-devices
-            Audited::Noted
-        }
+        Call::Run
+        | Call::Mask
+        | Call::Prescale
+        | Call::Hold
+        | Call::ReleaseHold
+        | Call::Device
+        | Call::Update
+        | Call::Replay => Audited::Noted,
         _ => Audited::No,
     }
 }

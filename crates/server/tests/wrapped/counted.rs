@@ -113,13 +113,8 @@ pub(crate) const CALLS: &str = "
     lease_get extend accept_into reject pass requeue
     put get get_event range update remove remove_event remove_range open_event seal release get_any lease
     run_open run_stop run_close runs ledger stats producer
-<<<<<<< HEAD
     events update_attributes replay outputs why run_pause run_resume run_summary ledger_by sources mask unmask prescale hold release_hold
-    holds debug_events conflicts losses segments containers marks watch sampler
-=======
-    events update_attributes replay outputs why run_pause run_resume ledger_by sources mask unmask hold release_hold
     drain_device undo_drain holds debug_events conflicts losses segments containers marks watch sampler
->>>>>>> h-devices
     named boot lease_time has_warm prefetch try_put reserve try_reserve may_wait verdict_may_wait get_any_may_wait
     wake_when_ready forget_waker commit commit_checked
 ";
