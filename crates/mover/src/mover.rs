@@ -7,7 +7,8 @@
 //! ```
 //!
 //! *Invariants*: a claim is proved only after all of its events are in objects that were read back, that compared, and that
-//! manifests name. Memory is bounded: one object for each stream of a container, two copies of the one that is compared.
+//! manifests name. Memory is bounded: one object for each stream of a container, of the one
+//! that is compared a second copy where the place is no directory, and the memory of the last one for the next.
 //!
 //! *On failure*: whatever dies, an object that no manifest names counts for nothing. Another mover goes on behind what the
 //! manifest has of the same container.
@@ -21,6 +22,7 @@ use forebay_core::{
     Attributes, Claim, ClaimRequest, ClaimedEvent, Error, EventStore, Kind, LiveState, MovedStore, Primary, Result,
     Sources, Unit,
 };
+use forebay_dataset::storage::Back;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -462,7 +464,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                 self.check(claim, lost)?;
                 place.put(&[(name.clone(), bytes.clone())])
             })?;
-            let back = self.patiently(claim, lost, || place.read_back(&name, bytes.len() as u64));
+            let back = self.patiently(claim, lost, || place.compare_back(&name, bytes));
             let compared = back.and_then(|back| compare(bytes, back));
             let error = match compared {
                 Ok(()) => return Ok(name),
@@ -508,19 +510,21 @@ impl Group {
     }
 }
 
-/// Compares what came back with what went, and each fragment with the checksum that the readout gave it.
-fn compare(sent: &Bytes, back: Option<Bytes>) -> Result<()> {
-    let back = back.ok_or_else(|| Error::corrupt("what was put is not there"))?;
-    if back != *sent {
-        let at = back.iter().zip(sent).position(|(one, other)| one != other).unwrap_or(back.len().min(sent.len()));
-        return Err(Error::corrupt(format!(
-            "it comes back with other bytes from {at} on ({} of {})",
-            back.len(),
-            sent.len()
-        )));
+/// Whether what came back is what went, and each fragment of it has the checksum that the readout gave it.
+fn compare(sent: &Bytes, back: Back) -> Result<()> {
+    match back {
+        Back::Same => {}
+        Back::Missing => return Err(Error::corrupt("what was put is not there")),
+        Back::Differs { at, bytes } => {
+            return Err(Error::corrupt(format!(
+                "it comes back with other bytes from {at} on ({bytes} of {})",
+                sent.len()
+            )));
+        }
     }
-    let read = |range| piece_of(&back, range);
-    Object::open(back.len() as u64, &read)?.verify(&read).map(|_| ())
+    // After the comparison: a copy in memory that was damaged meanwhile is the same on the medium.
+    let read = |range| piece_of(sent, range);
+    Object::open(sent.len() as u64, &read)?.verify(&read).map(|_| ())
 }
 
 fn jittered(pause: Duration) -> Duration {

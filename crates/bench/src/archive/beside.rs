@@ -13,21 +13,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The two take turns in going first: what the machine does meanwhile hits both alike.
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     let plan = on.plan;
-    let bytes = plan.move_bytes / 4;
+    let bytes = plan.move_bytes;
     let mut table = Section::new(
         "beside",
         "Readout beside a mover",
         "One thread puts and accepts events as fast as it can, until the warm level's devices have them: alone, and while a mover in the same \
-         process empties what was written before. Two devices, which are directories of one disk here, as is the archive.",
+         process empties what was written before. Two devices, which are directories of one disk here, as is the \
+         archive. *Mover*: what it wrote meanwhile, an object before included.",
         &["pair", "alone MB/s", "beside MB/s", "beside by alone", "mover MB"],
     );
     let scratch = Scratch::new(&plan.dir)?;
     let archive = archive_in(&scratch)?;
-    // Of what is behind the mover, what is before it, and what is written meanwhile.
-    let scene = Scene::new(plan, bytes * 6, 2)?;
+    // For each of the two turns, and for what the mover finds at its start.
+    let scene = Scene::new(plan, bytes * 3, 2)?;
     let mut ratios = Vec::new();
     for pair in 0..plan.pairs {
-        scene.write(on.buffer, bytes * 2, 1)?;
+        scene.write(on.buffer, bytes, 1)?;
         let (mut alone, mut beside, mut moved) = (0.0, 0.0, 0);
         for turn in 0..2 {
             if (turn + pair) % 2 == 0 {
@@ -38,12 +39,16 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let mover = scene.mover(plan, archive.clone(), false, &stop);
             beside = std::thread::scope(|scope| -> Result<f64> {
                 let moving = scope.spawn(|| mover.run(false, &mut |_, _| {}));
-                let rate = scene.write(on.buffer, bytes, 1);
+                let written = || archive.traffic().bytes_written;
+                let before = written();
+                let rate = scene
+                    .until("the mover's first object", || Ok(written() > before))
+                    .and_then(|()| scene.write(on.buffer, bytes, 1));
+                moved = written() - before;
                 stop.store(true, Ordering::Relaxed);
                 moving.join().map_err(|_| "the mover panicked")??;
                 rate
             })?;
-            moved = mover.moved().contents.payload_bytes;
         }
         ratios.push(beside / alone);
         table.add(vec![
@@ -53,9 +58,8 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             json!(beside / alone),
             json!(moved as f64 / 1e6),
         ]);
-        scene.move_all(plan, archive.clone())?;
+        scene.discard()?;
     }
-    scene.audit(&archive)?;
     let middle = median(&ratios);
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);

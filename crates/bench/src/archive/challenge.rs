@@ -18,7 +18,7 @@ use crate::source::Warmth;
 use crate::{Result, processor};
 use bytes::Bytes;
 use forebay_core::Error;
-use forebay_dataset::storage::{self, Condition, Part, Put, Storage, Tag, Traffic};
+use forebay_dataset::storage::{self, Back, Condition, Part, Put, Storage, Tag, Traffic};
 use forebay_testkit::ceph::{ACCESS_KEY, Ceph, INDEXED, SECRET_KEY};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -324,6 +324,10 @@ impl Storage for Switch {
 
     fn read_back(&self, name: &str, bytes_max: u64) -> forebay_core::Result<Option<Bytes>> {
         self.there()?.read_back(name, bytes_max)
+    }
+
+    fn compare_back(&self, name: &str, sent: &[u8]) -> forebay_core::Result<Back> {
+        self.there()?.compare_back(name, sent)
     }
 
     fn list(&self, folder: &str) -> forebay_core::Result<Vec<String>> {

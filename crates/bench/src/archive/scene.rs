@@ -8,7 +8,7 @@ use super::options::Plan;
 use crate::Result;
 use crate::engine::{Scratch, config, cpu_time};
 use crate::source::{Blocks, Buffer, Warmth};
-use forebay_core::{ClaimRequest, Completeness, Keyspace, MovedStore, Primary, RunConfig, RunState};
+use forebay_core::{Bounds, ClaimRequest, Completeness, Keyspace, MovedStore, Primary, RunConfig, RunState};
 use forebay_dataset::storage::{Options, Storage};
 use forebay_mover::{Archive, Mover, MoverOptions};
 use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store, WarmDevice};
@@ -214,6 +214,18 @@ impl Scene {
             archive.verify(self.run, object).map_err(|error| format!("{}: {error}", object.name))?;
         }
         Ok((inventory.fragments, manifest.objects.len() as u64))
+    }
+
+    /// Releases everything, archived or not, and waits until the containers are free again.
+    pub(super) fn discard(&self) -> Result<()> {
+        let bounds = Bounds::parse(self.store.schema(), &self.run.to_string())?;
+        let mut after = None;
+        loop {
+            after = self.store.release_range(&bounds, None, after.as_ref())?.after;
+            if after.is_none() {
+                return self.until("containers are free again", || Ok(self.fill()? < 0.1));
+            }
+        }
     }
 
     /// The run takes no new events any more.

@@ -12,7 +12,7 @@
 //! *On failure* of a write: the old object is there or the new one; an error after the rename is `OutcomeUnknown`.
 
 use super::spans::{self, Limits};
-use super::{Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
+use super::{Back, Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
 use bytes::Bytes;
 use forebay_core::{Error, Kind, Result};
 use rustix::buffer::spare_capacity;
@@ -30,6 +30,8 @@ use std::time::{Duration, Instant, SystemTime};
 const WRITERS: usize = 8;
 /// Longest wait between two looks at a lock.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(20);
+/// Bytes that are compared at once: what the processor's cache holds.
+const COMPARED_BYTES: usize = 256 << 10;
 const LOCK: &str = ".lock";
 /// How the names of objects end while they are written.
 const NEW: &str = ".new";
@@ -377,13 +379,45 @@ impl Storage for Directory {
 
     fn read_back(&self, name: &str, bytes_max: u64) -> Result<Option<Bytes>> {
         let Some(file) = self.open(name)? else { return Ok(None) };
-        // Synced pages can be dropped; where the file system does not, or they are in use, the kernel's copy is read.
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        drop_pages(&file);
         let bytes = self.read(name, bytes_max)?;
         Ok(bytes.map(|bytes| {
             self.counters.read(bytes.len() as u64);
             bytes.into()
         }))
+    }
+
+    fn compare_back(&self, name: &str, sent: &[u8]) -> Result<Back> {
+        let Some(file) = self.open(name)? else { return Ok(Back::Missing) };
+        let error = |error| failed("read", &self.path.join(name), error);
+        let meta = file.metadata().map_err(error)?;
+        if !meta.is_file() {
+            return Ok(Back::Missing);
+        }
+        let bytes = meta.len();
+        drop_pages(&file);
+        let mut chunk = vec![0; COMPARED_BYTES];
+        let mut at = 0;
+        while at < sent.len() {
+            // Objects are replaced, never changed: an open file keeps its length.
+            let wanted = COMPARED_BYTES.min(sent.len() - at);
+            let got = match io::Read::read(&mut &file, &mut chunk[..wanted]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                got => got.map_err(error)?,
+            };
+            if got == 0 {
+                return Ok(Back::Differs { at: at as u64, bytes });
+            }
+            if let Back::Differs { at: within, .. } = Back::of(&sent[at..at + got], &chunk[..got]) {
+                return Ok(Back::Differs { at: at as u64 + within, bytes });
+            }
+            at += got;
+        }
+        self.counters.read(at as u64);
+        match bytes == sent.len() as u64 {
+            true => Ok(Back::Same),
+            false => Ok(Back::Differs { at: at as u64, bytes }),
+        }
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>> {
@@ -472,4 +506,9 @@ fn failed(verb: &str, place: &Path, error: io::Error) -> Error {
 fn unknown(verb: &str, place: &Path, error: io::Error) -> Error {
     Error::unknown(format!("cannot {verb} {}: objects may be there, or not after a power cut", place.display()))
         .with_source(error)
+}
+
+/// Synced pages can be dropped; where the file system does not, or they are in use, the kernel's copy is read.
+fn drop_pages(file: &File) {
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }

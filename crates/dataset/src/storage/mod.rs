@@ -69,6 +69,33 @@ pub struct Traffic {
     pub bytes_written: u64,
 }
 
+/// How what a place has compares with what was put there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// It has the same bytes.
+    Same,
+    /// No object has this name.
+    Missing,
+    /// It has another object.
+    Differs {
+        /// The first byte that differs, or the end of the shorter one.
+        at: u64,
+        /// Bytes that it has.
+        bytes: u64,
+    },
+}
+
+impl Back {
+    fn of(sent: &[u8], back: &[u8]) -> Back {
+        // Whole slices compare far faster than their bytes one by one.
+        if sent == back {
+            return Back::Same;
+        }
+        let at = sent.iter().zip(back).position(|(one, other)| one != other).unwrap_or(sent.len().min(back.len()));
+        Back::Differs { at: at as u64, bytes: back.len() as u64 }
+    }
+}
+
 /// A place for objects, addressed by names below it. Names have letters, digits, `-`, `_`, `.` and `/`; no part of a name
 /// begins with a dot. Calls block; a place may be used from many threads, and after a fork.
 ///
@@ -116,6 +143,14 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// `Corrupt` where it has more than `bytes_max` bytes.
     fn read_back(&self, name: &str, bytes_max: u64) -> Result<Option<Bytes>> {
         Ok(self.get(name, bytes_max)?.map(|(bytes, _)| bytes))
+    }
+
+    /// Compares an object as the medium has it, as for [`Storage::read_back`], with what was put. A directory needs no memory for a
+    /// second copy.
+    ///
+    /// `Corrupt` for an object with more bytes, where the place looks at no other.
+    fn compare_back(&self, name: &str, sent: &[u8]) -> Result<Back> {
+        Ok(self.read_back(name, sent.len() as u64)?.map_or(Back::Missing, |back| Back::of(sent, &back)))
     }
 
     /// Names of all objects below a folder, which ends in `/`, or of all with an empty one; in order. A bucket without an index

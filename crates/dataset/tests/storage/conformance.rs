@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use forebay_core::Kind;
-use forebay_dataset::storage::{Condition, Part, Put, Storage, Tag};
+use forebay_dataset::storage::{Back, Condition, Part, Put, Storage, Tag};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ pub(crate) type Open<'a> = &'a (dyn Fn() -> Arc<dyn Storage> + Sync);
 pub(crate) fn check(open: Open<'_>) {
     let place = open();
     objects_are_what_was_put(&*place);
+    what_comes_back_is_compared(&*place);
     parts_come_in_their_order(&*place);
     parts_that_are_not_there_are_found(&*place);
     neighbours_are_one_request(&*place);
@@ -45,6 +46,25 @@ pub(crate) fn check_listing(place: &dyn Storage) {
         assert_eq!(place.read_back(name, 1 << 10).unwrap().unwrap(), bytes);
         assert!(place.read_back("listed/none", 10).unwrap().is_none());
     }
+}
+
+fn what_comes_back_is_compared(place: &dyn Storage) {
+    let sent = bytes(1_000_000, 3);
+    assert_eq!(place.compare_back("compared/none", &sent).unwrap(), Back::Missing);
+    place.put(&[("compared/one".to_owned(), sent.clone())]).unwrap();
+    assert_eq!(place.compare_back("compared/one", &sent).unwrap(), Back::Same);
+    for at in [0, 262_143, 262_144, 999_999] {
+        let mut other = sent.to_vec();
+        other[at] ^= 1;
+        let differs = Back::Differs { at: at as u64, bytes: 1_000_000 };
+        assert_eq!(place.compare_back("compared/one", &other).unwrap(), differs, "byte {at}");
+    }
+    let longer = [&sent[..], b"more"].concat();
+    let shorter = Back::Differs { at: 1_000_000, bytes: 1_000_000 };
+    assert_eq!(place.compare_back("compared/one", &longer).unwrap(), shorter);
+    let other = place.compare_back("compared/one", &sent[..999_999]);
+    assert!(matches!(other, Ok(Back::Differs { .. })) || other.unwrap_err().kind() == Kind::Corrupt);
+    place.remove(&["compared/one".to_owned()]).unwrap();
 }
 
 fn bytes(length: usize, seed: usize) -> Bytes {
