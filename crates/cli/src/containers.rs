@@ -304,6 +304,7 @@ mod tests {
             free: 3,
             leaving: false,
             drained: false,
+            exchanged: None,
             payload_bytes: 1000,
             written_bytes: 1013,
             commits: 1,

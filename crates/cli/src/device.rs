@@ -5,6 +5,7 @@ use crate::output::{Answer, Output};
 use crate::{signal, units};
 use forebay_core::{ContainerStatus, DeviceStatus, Error, EventStore, OperatedStore, Result};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ Show each device of the warm level: its number, how many of its containers are f
   in use        it takes data
   leaving 40 %  it is being drained; so many of its containers are empty
   drained       it leaves, and nothing is on it any more
+  exchanged     another directory has its place from the next opening of the store on
   missing       it is not there, and that loss was accepted
 
 Without a warm level the exit code is 1.
@@ -35,11 +37,24 @@ Example: drain device 1 of a served store, and let it take data again:
   forebay device drain --connect tcp://daq01:7440 1 --wait
   forebay device drain --connect tcp://daq01:7440 1 --undo";
 
+const EXCHANGE_HELP: &str = "\
+Put another directory in the place of a drained device, while data is taken. The directory, on the new disk, gets empty \
+containers and the decision log; the full size is allocated at once. It takes data from the next opening of the store on: restart the \
+server when it suits; until then the store goes on without the device. The old disk can be taken out once the store was closed.
+
+The new device has the number, the containers and their size of the old one: a larger disk gives no more. For a served store the path \
+is one of the server's machine. A file device.fb is removed from the old directory, so that it is not taken for the device again.
+
+Example: a disk of a served store is drained and exchanged, without the loss of anything:
+  forebay device drain --connect tcp://daq01:7440 1 --wait
+  forebay device exchange --connect tcp://daq01:7440 1 /disk7/warm
+  systemctl restart forebay";
+
 /// How often `--wait` looks, and how often it says how far it is.
 const LOOK: Duration = Duration::from_millis(100);
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// The devices of the warm level: list them, drain one.
+/// The devices of the warm level: list them, drain or exchange one.
 #[derive(clap::Args)]
 pub(crate) struct Command {
     #[command(subcommand)]
@@ -50,6 +65,7 @@ pub(crate) struct Command {
 enum What {
     Ls(Ls),
     Drain(Drain),
+    Exchange(Exchange),
 }
 
 /// Show the devices of the warm level.
@@ -76,11 +92,25 @@ struct Drain {
     wait: bool,
 }
 
+/// Put another directory in the place of a drained device.
+#[derive(clap::Args)]
+#[command(long_about = EXCHANGE_HELP)]
+struct Exchange {
+    #[command(flatten)]
+    store: Place,
+    /// The device, by its number (`forebay device ls`).
+    device: u32,
+    /// The new directory, on the machine of the store.
+    #[arg(value_name = "NEW")]
+    to: PathBuf,
+}
+
 impl Command {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
         match &self.what {
             What::Ls(ls) => ls.run(out),
             What::Drain(drain) => drain.run(out),
+            What::Exchange(exchange) => exchange.run(out),
         }
     }
 }
@@ -136,6 +166,22 @@ impl Drain {
     }
 }
 
+impl Exchange {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let store = self.store.open(out)?;
+        // From here: the server has a working directory of its own.
+        let to = std::path::absolute(&self.to)
+            .map_err(|error| Error::invalid(format!("{}: no path", self.to.display())).with_source(error))?;
+        store.exchange_device(self.device, &to)?;
+        let device = devices(&store)?.into_iter().find(|device| device.number == self.device);
+        store.close()?;
+        let device = device.ok_or_else(|| Error::internal("a device that was just there"))?;
+        out.line(device.line())?;
+        out.json(&device.as_json())?;
+        Ok(Answer::Yes)
+    }
+}
+
 /// A device with what its containers say.
 struct Seen {
     number: u32,
@@ -165,6 +211,7 @@ impl Seen {
     fn state(&self) -> &'static str {
         match &self.status {
             status if status.method == "missing" => "missing",
+            status if status.exchanged.is_some() => "exchanged",
             status if status.drained => "drained",
             status if status.leaving => "leaving",
             _ => "in use",
@@ -184,6 +231,9 @@ impl Seen {
             "device {} {} · {} · {} of {} free · {live} live · {state}{percent}",
             self.number, status.name, status.method, status.free, self.containers
         );
+        if let Some(to) = &status.exchanged {
+            line.push_str(&format!(": {to} has its place from the next opening on"));
+        }
         if status.stalled {
             line.push_str(" · STALLED: it does not answer");
         }
@@ -203,6 +253,7 @@ impl Seen {
             "live_bytes": self.live_bytes,
             "state": self.state(),
             "empty_percent": self.empty_percent(),
+            "exchanged": self.status.exchanged,
             "stalled": self.status.stalled,
             "poisoned": self.status.poisoned,
         })

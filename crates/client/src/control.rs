@@ -11,6 +11,7 @@ use forebay_core::{
 };
 use forebay_wire::{Control, FrameKind, bounds_of};
 use serde::de::DeserializeOwned;
+use std::path::Path;
 use std::time::Duration;
 
 /// A control as the meta of a frame.
@@ -189,6 +190,15 @@ impl Client {
     /// As `Store::undo_drain`, and `OutcomeUnknown`.
     pub fn undo_drain(&self, device: u32) -> Result<()> {
         self.order(&Control::DrainDevice { device, set: false })
+    }
+
+    /// Gives the place of a drained device to a directory of the server, from the next opening of the store on.
+    ///
+    /// # Errors
+    /// As `Store::exchange_device`, and `OutcomeUnknown`; `Invalid` for a path that is not UTF-8.
+    pub fn exchange_device(&self, device: u32, to: &Path) -> Result<()> {
+        let text = to.to_str().ok_or_else(|| Error::invalid(format!("{}: a path is sent as UTF-8", to.display())))?;
+        self.order(&Control::ExchangeDevice { device, to: text.to_owned() })
     }
 
     /// All holds.

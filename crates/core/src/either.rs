@@ -340,6 +340,9 @@ impl<H: OperatedStore, T: OperatedStore> OperatedStore for Either<H, T> {
     fn undo_drain(&self, device: u32) -> Result<()> {
         with!(self, one => one.undo_drain(device))
     }
+    fn exchange_device(&self, device: u32, to: &std::path::Path) -> Result<()> {
+        with!(self, one => one.exchange_device(device, to))
+    }
     fn holds(&self) -> Result<Vec<HoldInfo>> {
         with!(self, one => one.holds())
     }

@@ -52,6 +52,9 @@ pub struct DeviceStatus {
     /// It was drained: nothing is on it any more.
     #[serde(default)]
     pub drained: bool,
+    /// The directory that has its place from the next opening of the store on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanged: Option<String>,
     /// Payload bytes that were written.
     pub payload_bytes: u64,
     /// All bytes that were written: payload, tables, padding, directories, headers.

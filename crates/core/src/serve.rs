@@ -19,6 +19,7 @@ use crate::{
     Sources, Token, Why,
 };
 use std::ops::DerefMut;
+use std::path::Path;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -114,6 +115,8 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn drain_device(&self, device: u32) -> Result<()>;
     /// A device that is drained takes data again.
     fn undo_drain(&self, device: u32) -> Result<()>;
+    /// Another directory has the place of a drained device from the next opening on.
+    fn exchange_device(&self, device: u32, to: &Path) -> Result<()>;
     /// All holds.
     fn holds(&self) -> Result<Vec<HoldInfo>>;
 
@@ -270,6 +273,9 @@ macro_rules! implement_operated_store {
             }
             fn undo_drain(&self, device: u32) -> $crate::Result<()> {
                 self.undo_drain(device)
+            }
+            fn exchange_device(&self, device: u32, to: &std::path::Path) -> $crate::Result<()> {
+                self.exchange_device(device, to)
             }
             fn holds(&self) -> $crate::Result<Vec<$crate::HoldInfo>> {
                 let $answer = self.holds();

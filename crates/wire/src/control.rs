@@ -100,6 +100,13 @@ pub enum Control {
         /// Whether it leaves.
         set: bool,
     },
+    /// Another directory of the server has the place of a drained device from the next opening on. Answers null.
+    ExchangeDevice {
+        /// Its number.
+        device: u32,
+        /// The directory.
+        to: String,
+    },
     /// All holds.
     Holds,
     /// The events of the debug stream.
@@ -273,7 +280,7 @@ impl Control {
             Control::Prescale { .. } => Call::Prescale,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,
-            Control::DrainDevice { .. } => Call::Device,
+            Control::DrainDevice { .. } | Control::ExchangeDevice { .. } => Call::Device,
             Control::ReleaseRange { .. } | Control::Prove { .. } => Call::Release,
             Control::Claim { .. }
             | Control::Claimed { .. }

@@ -45,8 +45,20 @@ fn a_device_is_drained_under_a_server_and_stays_so_without_it() {
         std::fs::read_to_string(&audit).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of_devices: Vec<&Value> = lines.iter().filter(|line| line["call"] == "device").collect();
     assert!(of_devices.len() >= 6, "asked and answered, three times: {lines:?}");
-    assert!(of_devices[0]["about"].as_str().unwrap().contains("drain_device"), "{}", of_devices[0]);
+    assert!(of_devices[0]["about"].as_str().unwrap().contains("drain-device"), "{}", of_devices[0]);
+    let new = temp.root.join("warm-c");
+    let early = temp.run(&["device", "exchange", "STORE", other, new.to_str().unwrap()]);
+    assert_code(&early, 3);
+    let exchanged = &temp.json(&["device", "exchange", &address, &device, new.to_str().unwrap()], 0)[0];
+    assert_eq!((&exchanged["state"], &exchanged["exchanged"]), (&Value::from("exchanged"), &Value::from(new.to_str())));
     server.end("TERM");
+    std::fs::remove_dir_all(temp.root.join(["warm-a", "warm-b"][device.parse::<usize>().unwrap()])).unwrap();
+    assert_eq!(temp.run(&["get", "STORE", "1/1/0"]).stdout, [b'x'; 5000]);
+    assert_eq!(
+        temp.json(&["device", "ls", "STORE"], 0)[0][device.parse::<usize>().unwrap()]["name"],
+        new.to_str().unwrap()
+    );
+    assert_eq!(temp.json(&["device", "drain", "STORE", &device], 0)[0]["state"], "drained");
 
     let shown = temp.run(&["device", "ls", "STORE"]);
     assert!(stdout(&shown).contains("free · 0 B live · drained"), "{}", stdout(&shown));

@@ -92,7 +92,9 @@ impl Warm {
         }
         let mut containers = Vec::new();
         for at in 0..devices.len() {
-            let made = make(devices[at].as_ref(), &superblocks[at], &mut containers);
+            let superblock = &superblocks[at];
+            let header = |number| ContainerHeader::empty(superblock.device, number, superblock.container_bytes);
+            let made = make(devices[at].as_ref(), superblock, header, &mut containers);
             if let Err(error) = made {
                 for (device, superblock) in devices.iter().zip(&superblocks).take(at + 1) {
                     // Files that were there before belong to another level: only what this call made is removed.
@@ -110,6 +112,69 @@ impl Warm {
     }
 }
 
+impl Warm {
+    /// Makes what a drained device has on another one that is to take its place: empty containers, each with the generation and the
+    /// order of the one before. `log` makes its decision log.
+    ///
+    /// # Errors
+    /// `Conflict` where the device is not drained, or the other one holds containers already; `Full` where that one has not the space;
+    /// `Unavailable` where one fails; those of `log`. The other one is as it was then.
+    pub fn make_replacement(&self, number: u32, to: &dyn Device, log: impl FnOnce() -> Result<()>) -> Result<()> {
+        if !self.is_drained(number) {
+            return Err(Error::conflict(format!(
+                "device {number} ({}) is not drained: `forebay device drain` first",
+                self.name_of(number)
+            )));
+        }
+        let slot = &self.devices[number as usize];
+        let old = slot.device.as_deref().ok_or_else(|| Error::internal("a drained device that is not there"))?;
+        let superblock =
+            Warm::superblock_of(old, &self.store, (self.layout.primary_bytes(), self.layout.rest_bytes()))?;
+        if superblock.containers != slot.containers {
+            return Err(Error::conflict(format!(
+                "device {number} has {} of its {} containers: what became of the others is not known",
+                slot.containers, superblock.containers
+            )));
+        }
+        let header = |number: u32| {
+            // Archives name a filling by its generation, and of two versions the one in the later container is in force: neither may
+            // begin again.
+            let before = *self.containers[number as usize].header.lock();
+            ContainerHeader {
+                generation: before.generation,
+                order: before.order,
+                ..ContainerHeader::empty(superblock.device, number, superblock.container_bytes)
+            }
+        };
+        let made = make(to, &superblock, header, &mut Vec::new());
+        if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+            return Err(refused(to, io::ErrorKind::AlreadyExists.into()));
+        }
+        made.map_err(|error| refused(to, error)).and_then(|()| log()).inspect_err(|_| remove_all(to))
+    }
+
+    /// A device whose place another one has is no device of the store any more.
+    ///
+    /// # Errors
+    /// `Unavailable` where it fails.
+    pub fn disown(&self, device: u32) -> Result<()> {
+        let slot = &self.devices[device as usize];
+        let Some(old) = &slot.device else { return Ok(()) };
+        old.remove(DEVICE_FILE).and_then(|()| old.sync_names()).map_err(|error| {
+            Error::unavailable(format!("{}: {DEVICE_FILE} cannot be removed", slot.name)).with_source(error)
+        })
+    }
+}
+
+/// Removes all files of a warm level from a device.
+pub fn remove_all(device: &dyn Device) {
+    // The error that brought us here is the one to answer.
+    for name in device.list().unwrap_or_default().iter().filter(|name| is_warm_file(name)) {
+        let _ = device.remove(name);
+    }
+    let _ = device.sync_names();
+}
+
 fn refused(device: &dyn Device, error: io::Error) -> Error {
     let name = device.name();
     let error_kind = error.kind();
@@ -124,17 +189,22 @@ fn refused(device: &dyn Device, error: io::Error) -> Error {
 }
 
 /// Whether a file of this name on a device belongs to a warm level.
-pub fn is_warm_file(name: &str) -> bool {
+fn is_warm_file(name: &str) -> bool {
     name == DEVICE_FILE || name.starts_with("container-") && name.ends_with(".fb") || log::FILE_NAMES.contains(&name)
 }
 
-fn make(device: &dyn Device, superblock: &DeviceSuperblock, containers: &mut Vec<Container>) -> io::Result<()> {
+fn make(
+    device: &dyn Device,
+    superblock: &DeviceSuperblock,
+    header: impl Fn(u32) -> ContainerHeader,
+    containers: &mut Vec<Container>,
+) -> io::Result<()> {
     if device.list()?.iter().any(|name| is_warm_file(name)) {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     for number in superblock.first..superblock.first + superblock.containers {
         let file = device.create(&container_file(number), superblock.container_bytes)?;
-        let mut header = ContainerHeader::empty(superblock.device, number, superblock.container_bytes);
+        let mut header = header(number);
         containers.push(Container::new(header, Some(file)));
         // Both copies, so that at an opening one that does not verify was whole once: torn or rotten, never unwritten.
         let mut blocks = Buffer::new(2 * BLOCK_BYTES);

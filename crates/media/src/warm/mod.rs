@@ -38,7 +38,7 @@ mod writer;
 pub use absent::{AbsentDevice, RefusingQueue};
 pub use buffer::Buffer;
 pub use container::Phase;
-pub use create::is_warm_file;
+pub use create::remove_all;
 pub use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};

@@ -12,6 +12,7 @@ use forebay_wire::{Control, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,6 +177,7 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
         Control::ReleaseHold { id } => json(store.release_hold(id)?),
         Control::DrainDevice { device, set: true } => json(store.drain_device(device)?),
         Control::DrainDevice { device, set: false } => json(store.undo_drain(device)?),
+        Control::ExchangeDevice { device, to } => json(store.exchange_device(device, Path::new(&to))?),
         Control::Holds => json(store.holds()?),
         Control::DebugEvents => json(store.debug_events()?),
         Control::Conflicts => json(store.conflicts()?),

@@ -168,6 +168,7 @@ fn operate(client: &Client) {
     // This store has no devices.
     assert_eq!(client.drain_device(0).unwrap_err().kind(), Kind::Invalid);
     assert_eq!(client.undo_drain(0).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(client.exchange_device(0, "/nowhere".as_ref()).unwrap_err().kind(), Kind::Invalid);
     client.ledger(RUN).unwrap();
     client.ledger_by(RUN, LedgerBy::Source).unwrap();
     client.sources(RUN).unwrap();

@@ -59,6 +59,7 @@ fn status(info: &ContainerInfo, streams: &[String]) -> ContainerStatus {
 impl Level {
     pub(crate) fn stats(&self) -> WarmStats {
         let devices = self.warm.devices();
+        let exchanged = self.exchanged.lock().clone();
         let device = |(number, info): (u32, &forebay_media::warm::DeviceInfo)| DeviceStatus {
             name: info.name.clone(),
             method: info.method.clone(),
@@ -68,6 +69,7 @@ impl Level {
             free: info.free,
             leaving: info.leaving,
             drained: info.drained,
+            exchanged: exchanged.get(&number).map(|path| path.display().to_string()),
             payload_bytes: info.counts.payload,
             written_bytes: info.counts.written(),
             commits: info.counts.commits,

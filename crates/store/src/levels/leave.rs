@@ -8,12 +8,15 @@
 //! *Invariants*: the list says durably that a device leaves before anything moves; what is on it counts there until it is durable
 //! elsewhere, as with every move (tests/levels/drain.rs).
 
-use super::open::remember_leaving;
-use crate::config::WarmPlace;
+use super::list::{is_listed, remember_exchange, remember_leaving};
+use super::open::open_device;
+use crate::config::{WarmDevice, WarmPlace};
 use crate::engine::Engine;
 use crate::placement::{Demoter, Level};
 use crate::store::Store;
 use forebay_core::{Error, Result};
+use forebay_media::warm::remove_all;
+use std::path::Path;
 
 impl Store {
     /// Drains a device: from now on no data is written to it, also after a restart, and what lives on it moves to the others
@@ -34,26 +37,98 @@ impl Store {
     pub fn undo_drain(&self, device: u32) -> Result<()> {
         self.engine().set_leaving(device, false)
     }
+
+    /// Gives the place of a drained device to an empty directory, from the next opening of the store on: it gets the containers and
+    /// the decision log of the device, and data once the store was opened again. Until then the store goes on without it, and the
+    /// drain cannot be undone. The directory is made if need be; the same exchange may be repeated.
+    ///
+    /// # Errors
+    /// `Conflict` where the device is not drained, was exchanged for another one, or the directory holds containers already; `Invalid`
+    /// for a device of the list, a store without a list, and where the list cannot be written; `Full` where the directory has not
+    /// the space; `Unavailable` where a device fails; `Closed`.
+    pub fn exchange_device(&self, device: u32, to: &Path) -> Result<()> {
+        self.engine().exchange(device, to)
+    }
 }
 
 impl Engine {
-    fn set_leaving(&self, device: u32, leaving: bool) -> Result<()> {
+    fn level_of_devices(&self) -> Result<&Level> {
         self.check_open()?;
-        let level = self
-            .placement
-            .level
-            .as_ref()
-            .ok_or_else(|| Error::invalid("this store was made without devices: it has none to drain"))?;
+        let level = self.placement.level.as_ref();
+        level.ok_or_else(|| Error::invalid("this store was made without devices: it has none to drain or exchange"))
+    }
+
+    /// The directory with the list of devices; `None` where they are not those of a list.
+    fn dir_of_list(&self) -> Option<&Path> {
+        let lent = self.config.warm.iter().any(|device| matches!(device.place, WarmPlace::Device(_)));
+        self.life.dir.as_deref().filter(|_| !lent)
+    }
+
+    fn exchange(&self, number: u32, to: &Path) -> Result<()> {
+        let level = self.level_of_devices()?;
+        let dir = self
+            .dir_of_list()
+            .ok_or_else(|| Error::invalid("the devices of this store are no directories of a list"))?;
+        let keeper = level.keepers.get(number as usize);
+        let keeper = keeper.ok_or_else(|| Error::invalid(format!("there is no device {number}")))?;
+        let to = std::path::absolute(to)
+            .map_err(|error| Error::invalid(format!("{}: no path", to.display())).with_source(error))?;
+        let _list = level.list.lock();
+        // Close waits for it, or leaves the device locked: no other life changes the list meanwhile.
+        let _round = keeper.round.lock();
+        self.check_open()?;
+        match level.exchanged.lock().get(&number) {
+            Some(known) if *known == to => return Ok(()),
+            Some(known) => {
+                return Err(Error::conflict(format!("device {number} was exchanged for {} already", known.display())));
+            }
+            None => {}
+        }
+        let name = level.warm.name_of(number);
+        if is_listed(dir, &to)? {
+            return Err(Error::invalid(format!("{} is a device of this store, or was one", to.display())));
+        }
+        if !level.warm.is_drained(number) {
+            return Err(Error::conflict(format!("device {number} ({name}) is not drained: drain it first")));
+        }
+        let device = open_device(&WarmDevice::directory(&to, 0), true)?;
+        let capture = || self.capture(self.decisions.log.boundary(&self.placement.hot));
+        level.warm.make_replacement(number, device.as_ref(), || {
+            level.log.make_replacement(number, &device, self.life.boot, capture, level.deadline())
+        })?;
+        // From here on the old one has nothing that the store needs, and the new one all that it had.
+        if let Err(error) = remember_exchange(dir, &name, &to) {
+            // After a sync that failed the list may name it all the same: then it stays as it is.
+            if !is_listed(dir, &to).unwrap_or(true) {
+                remove_all(device.as_ref());
+            }
+            return Err(error);
+        }
+        level.exchanged.lock().insert(number, to);
+        // So that no list that is written by hand serves it in the place of the new one.
+        if let Err(error) = level.warm.disown(number) {
+            level.note(error.to_string());
+        }
+        Ok(())
+    }
+
+    fn set_leaving(&self, device: u32, leaving: bool) -> Result<()> {
+        let level = self.level_of_devices()?;
         // From the check to the change: of two devices that are drained at once one could be the last one.
         let _list = level.list.lock();
+        if let Some(to) = level.exchanged.lock().get(&device) {
+            let to = to.display();
+            return Err(Error::conflict(format!(
+                "device {device} was exchanged: {to} takes data from the next opening on"
+            )));
+        }
         let known = level.present().any(|present| present == device);
         match leaving {
             true => level.warm.check_leaving(device)?,
             false if !known => return Err(Error::invalid(format!("device {device} is not there"))),
             false => {}
         }
-        let lent = self.config.warm.iter().any(|device| matches!(device.place, WarmPlace::Device(_)));
-        if let (Some(dir), false) = (&self.life.dir, lent) {
+        if let Some(dir) = self.dir_of_list() {
             remember_leaving(dir, &level.warm.name_of(device), leaving)?;
         }
         level.warm.set_leaving(device, leaving);

@@ -18,6 +18,7 @@ mod demote;
 mod flush;
 mod inspect;
 mod leave;
+mod list;
 mod open;
 mod persist;
 mod place;

@@ -10,37 +10,19 @@
 //! *On failure*: a device that is not there, or belongs to another store, is named; nothing is served without it, unless the
 //! loss is accepted.
 
+use super::list::{DEVICES_FILE, path_of, read_devices, wanted, write_devices};
 use crate::config::check_marks;
 use crate::config::{Config, WarmDevice, WarmPlace};
 use crate::placement::{Level, There};
 use forebay_core::{Error, Keyspace, Result};
 use forebay_media::bytes::Superblock;
-use forebay_media::region_file::write_durably;
-use forebay_media::warm::{AbsentDevice, Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, is_warm_file};
-use serde::{Deserialize, Serialize};
+use forebay_media::warm::{AbsentDevice, Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, remove_all};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const DEVICES_FILE: &str = "devices.toml";
 /// Containers that a location can name.
 const CONTAINERS_MAX: u64 = 1 << 14;
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DevicesFile {
-    device: Vec<DeviceRow>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DeviceRow {
-    path: PathBuf,
-    bytes: u64,
-    /// It is being drained: `forebay device drain`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    leaving: bool,
-}
 
 /// Makes the warm level of a new store; `None` where it has none.
 pub(crate) fn create(
@@ -79,13 +61,7 @@ pub(crate) fn create(
 
 /// Removes the warm level of a store whose creation failed: the next attempt finds the devices empty.
 pub(crate) fn unmake(dir: Option<&Path>, devices: &[Arc<dyn Device>]) {
-    // The error that brought us here is the one to answer.
-    for device in devices {
-        for name in device.list().unwrap_or_default().iter().filter(|name| is_warm_file(name)) {
-            let _ = device.remove(name);
-        }
-        let _ = device.sync_names();
-    }
+    devices.iter().for_each(|device| remove_all(device.as_ref()));
     if let Some(dir) = dir {
         let _ = std::fs::remove_file(dir.join(DEVICES_FILE));
     }
@@ -103,8 +79,7 @@ pub(crate) fn open(
     keyspace: &Keyspace,
     config: &Config,
 ) -> Result<Option<(Level, There, [u8; 16])>> {
-    let known = dir.map(read_devices).transpose()?.flatten();
-    let wanted = wanted(config, known.unwrap_or_default());
+    let wanted = wanted(dir, config)?;
     // Before anything is opened: with a device too few or too many, decisions and images would not belong together.
     if let Some(region) = region {
         check_list(&wanted, region.devices, &list_name(dir, config), config.accept_loss)?;
@@ -152,37 +127,6 @@ pub(crate) fn open(
     Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))
 }
 
-/// The devices to open: those of the configuration, else those that are known; the list says which of them leave.
-fn wanted(config: &Config, known: Vec<WarmDevice>) -> Vec<WarmDevice> {
-    if config.warm.is_empty() {
-        return known;
-    }
-    let leaving: Vec<PathBuf> = known.iter().filter(|device| device.leaving).filter_map(path_of).collect();
-    let mut wanted = config.warm.clone();
-    for device in &mut wanted {
-        device.leaving |= path_of(device).is_some_and(|path| leaving.contains(&path));
-    }
-    wanted
-}
-
-/// Notes durably in the list of devices that the one of this name leaves, or takes data again.
-///
-/// # Errors
-/// `Invalid` where the list does not have it, or cannot be read or written.
-pub(crate) fn remember_leaving(dir: &Path, name: &str, leaving: bool) -> Result<()> {
-    let mut devices = read_devices(dir)?.unwrap_or_default();
-    let path = path_of(&WarmDevice::directory(name, 0));
-    let row = devices.iter_mut().find(|device| path_of(device) == path).ok_or_else(|| {
-        let list = dir.join(DEVICES_FILE);
-        Error::invalid(format!(
-            "{} does not list {name}: write it there again first (docs/operating.md)",
-            list.display()
-        ))
-    })?;
-    row.leaving = leaving;
-    write_devices(dir, &devices)
-}
-
 /// What is lost where a store is opened without any of its devices.
 pub(crate) fn all_gone(devices: u32) -> String {
     format!("all {devices} devices of the warm level: data that was only on them is lost")
@@ -226,17 +170,6 @@ fn check_list(wanted: &[WarmDevice], devices: u32, list: &str, accept_loss: bool
              accept_loss to serve what is left"
         ),
     }))
-}
-
-/// The path of a device's directory, the same for all names of it.
-fn path_of(device: &WarmDevice) -> Option<PathBuf> {
-    match &device.place {
-        WarmPlace::Directory(path) => {
-            let plain = || std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            Some(std::fs::canonicalize(path).unwrap_or_else(|_| plain()))
-        }
-        WarmPlace::Device(_) => None,
-    }
 }
 
 /// All devices by their numbers: those that are there, and in the places that are left those that are gone, by their names.
@@ -324,7 +257,7 @@ fn devices(wanted: &[WarmDevice], make: bool) -> Result<Vec<Arc<dyn Device>>> {
     wanted.iter().map(|device| open_device(device, make)).collect()
 }
 
-fn open_device(device: &WarmDevice, make: bool) -> Result<Arc<dyn Device>> {
+pub(super) fn open_device(device: &WarmDevice, make: bool) -> Result<Arc<dyn Device>> {
     let path = match &device.place {
         WarmPlace::Device(device) => return Ok(device.clone()),
         WarmPlace::Directory(path) => path,
@@ -338,38 +271,4 @@ fn open_device(device: &WarmDevice, make: bool) -> Result<Arc<dyn Device>> {
         Error::unavailable(format!("{}: the device cannot be used: {error}", path.display())).with_source(error)
     })?;
     Ok(Arc::new(device))
-}
-
-fn write_devices(dir: &Path, devices: &[WarmDevice]) -> Result<()> {
-    let row = |device: &WarmDevice| match &device.place {
-        WarmPlace::Directory(path) => {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            Some(DeviceRow { path, bytes: device.bytes, leaving: device.leaving })
-        }
-        WarmPlace::Device(_) => None,
-    };
-    let rows: Vec<DeviceRow> = devices.iter().filter_map(row).collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let text = toml::to_string(&DevicesFile { device: rows })
-        .map_err(|error| Error::internal("devices cannot be written as TOML").with_source(error))?;
-    write_durably(dir, DEVICES_FILE, &text).map_err(|error| {
-        Error::invalid(format!("{}: cannot be written", dir.join(DEVICES_FILE).display())).with_source(error)
-    })
-}
-
-fn read_devices(dir: &Path) -> Result<Option<Vec<WarmDevice>>> {
-    let path = dir.join(DEVICES_FILE);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => {
-            return Err(Error::invalid(format!("{}: cannot be read", path.display())).with_source(error));
-        }
-    };
-    let file: DevicesFile = toml::from_str(&text)
-        .map_err(|error| Error::invalid(format!("{}: cannot be understood", path.display())).with_source(error))?;
-    let device = |row: DeviceRow| WarmDevice { leaving: row.leaving, ..WarmDevice::directory(row.path, row.bytes) };
-    Ok(Some(file.device.into_iter().map(device).collect()))
 }

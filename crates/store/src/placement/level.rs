@@ -6,6 +6,8 @@ use forebay_core::Keyspace;
 use forebay_media::hot::{Class, Hot};
 use forebay_media::warm::{DeviceLog, Warm};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -48,6 +50,8 @@ pub(crate) struct Level {
     pub(crate) unsettled: Unsettled,
     /// Held over a change of the list of devices.
     pub(crate) list: Mutex<()>,
+    /// Directories that take the places of devices with the next opening.
+    pub(crate) exchanged: Mutex<BTreeMap<u32, PathBuf>>,
     /// The keepers of the devices' shadows.
     pub(crate) keepers: Vec<Keeper>,
 }
@@ -89,6 +93,7 @@ impl Level {
             notes: Mutex::default(),
             unsettled: Unsettled::default(),
             list: Mutex::default(),
+            exchanged: Mutex::default(),
             keepers: (0..devices).map(|_| Keeper::default()).collect(),
         }
     }

@@ -256,3 +256,99 @@ fn a_drain_that_cannot_end_is_refused() {
     let store = Store::create(&hot.store(), &events_of(2), crate::common::small_config()).unwrap();
     refused(store.drain_device(0), Kind::Invalid);
 }
+
+fn generations(store: &Store, device: u32) -> Vec<u32> {
+    store.containers().iter().filter(|one| one.device == device).map(|one| one.generation).collect()
+}
+
+/// The new device has the numbers of the old one, the fillings of its containers are counted on, and the old one is never taken for
+/// it again.
+#[test]
+fn a_drained_device_is_exchanged() {
+    let dir = TempDir::new();
+    let config = down_on_two(dir.path());
+    let listed = Config { warm: Vec::new(), ..config.clone() };
+    let store = create(&dir, &events_of(2), &config);
+    let to = dir.path().join("new");
+    fill(&store, 0..60);
+    let mut left = decide(&store, 0..60);
+    store.tick();
+    let refusal = refused(store.exchange_device(0, &to), Kind::Conflict);
+    assert!(refusal.contains("not drained") && !to.exists(), "{refusal}");
+    store.drain_device(0).unwrap();
+    eventually(&store, "device 0 is drained", || is_drained(&store, 0));
+    let before = generations(&store, 0);
+    assert!(before.iter().any(|generation| *generation > 0));
+    refused(store.exchange_device(7, &to), Kind::Invalid);
+    refused(store.exchange_device(0, &dir.path().join("warm-1")), Kind::Invalid);
+    let other = TempDir::new();
+    drop(create(&other, &events_of(2), &two_levels(other.path(), 1)));
+    assert!(
+        refused(store.exchange_device(0, &other.path().join("warm-0")), Kind::Conflict).contains("holds containers")
+    );
+    drop(Store::open(&other.store(), Config::default()).unwrap());
+    store.exchange_device(0, &to).unwrap();
+    store.exchange_device(0, &to).unwrap();
+    refused(store.exchange_device(0, &dir.path().join("newer")), Kind::Conflict);
+    refused(store.undo_drain(0), Kind::Conflict);
+    // The store goes on without it until it is opened again.
+    fill(&store, 60..90);
+    left.extend(decide(&store, 60..90));
+    store.tick();
+    assert_eq!(on(&store, 0), (0, 0));
+    check(&store, &left);
+    store.close().unwrap();
+    drop(store);
+
+    let refusal = refused(Store::open(&dir.store(), config.clone()), Kind::Invalid);
+    assert!(refusal.contains("was exchanged for"), "{refusal}");
+    std::fs::remove_dir_all(dir.path().join("warm-0")).unwrap();
+    let store = Store::open(&dir.store(), listed.clone()).unwrap();
+    let status = store.warm_stats().unwrap().devices[0].clone();
+    assert_eq!((status.name, status.leaving), (to.display().to_string(), false));
+    assert_eq!(generations(&store, 0), before, "archives name them");
+    check(&store, &left);
+    fill(&store, 90..180);
+    left.extend(decide(&store, 90..180));
+    eventually(&store, "it takes data", || on(&store, 0).0 > 0);
+    assert!(generations(&store, 0).iter().zip(&before).all(|(now, before)| now >= before));
+    eventually(&store, "all are down", || {
+        left.iter().all(|(event, _)| store.get(&key(1, *event, 0)).unwrap().unwrap().level() == Level::Warm)
+    });
+    check(&store, &left);
+    store.close().unwrap();
+    drop(store);
+
+    // The devices alone have it all as well.
+    std::fs::remove_file(dir.store().join("hot.fb")).unwrap();
+    let store = Store::open(&dir.store(), Config { accept_loss: true, ..listed }).unwrap();
+    check(&store, &left);
+}
+
+/// The hot level is lost before the new device was ever opened: what was decided before and after the exchange is in force.
+#[test]
+fn an_exchange_survives_the_loss_of_the_hot_level() {
+    let dir = TempDir::new();
+    let config = down_on_two(dir.path());
+    let store = create(&dir, &events_of(2), &config);
+    fill(&store, 0..60);
+    let mut left = decide(&store, 0..60);
+    store.drain_device(0).unwrap();
+    eventually(&store, "device 0 is drained", || is_drained(&store, 0));
+    store.exchange_device(0, &dir.path().join("new")).unwrap();
+    fill(&store, 60..90);
+    store.tick();
+    left.extend(decide(&store, 60..90));
+    eventually(&store, "all are down", || {
+        left.iter().all(|(event, _)| store.get(&key(1, *event, 0)).unwrap().unwrap().level() == Level::Warm)
+    });
+    store.close().unwrap();
+    drop(store);
+    std::fs::remove_dir_all(dir.path().join("warm-0")).unwrap();
+    std::fs::remove_file(dir.store().join("hot.fb")).unwrap();
+    let store = Store::open(&dir.store(), Config { accept_loss: true, warm: Vec::new(), ..config }).unwrap();
+    check(&store, &left);
+    for event in (1..90).step_by(3) {
+        assert!(store.get_event(&primary(&store, event), &Sources::None).unwrap().is_none(), "{event} was rejected");
+    }
+}

@@ -225,6 +225,31 @@ impl DeviceLog {
         done
     }
 
+    /// Makes the device's log on another one that is to take its place: a snapshot, as [`DeviceLog::replace`] makes it. This one
+    /// goes on where it is.
+    ///
+    /// # Errors
+    /// Those of [`DeviceLog::create`] and [`DeviceLog::replace`].
+    pub fn make_replacement(
+        &self,
+        device: u32,
+        to: &Arc<dyn Device>,
+        boot: u32,
+        capture: impl FnOnce() -> Result<Vec<u8>>,
+        deadline: Instant,
+    ) -> Result<()> {
+        let known = self.log(device)?;
+        let (store, key_bytes, log_bytes) = (known.store, known.key_bytes, known.file_bytes);
+        let which = Which { device: to, number: device, store, key_bytes, log_bytes };
+        drop(which.create(deadline)?);
+        // As an opening finds it: it has nothing, and takes nothing before its snapshot.
+        let (log, ..) = which.open(false)?;
+        log.begin_snapshot(*self.end.lock())?;
+        let done = capture().and_then(|snapshot| log.replace(&snapshot, boot, deadline));
+        log.end_snapshot();
+        done
+    }
+
     /// How much of the device's log is taken, 0 to 1; 1 where it has no room for what waits.
     pub fn fill(&self, device: u32) -> f64 {
         self.log(device).map_or(1.0, |log| {
