@@ -10,7 +10,7 @@ pub(crate) const CLAIM: Duration = Duration::from_secs(60);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Pauses between tries, before jitter.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(200);
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How often an object is put that does not come back as it went.
 pub(crate) const PUTS_MAX: u32 = 3;
 

@@ -98,6 +98,8 @@ pub struct Mover<S> {
     is_checked: AtomicBool,
     /// From when on the next object may go out.
     free_at: Mutex<Instant>,
+    /// Memory of the last object, for the next one.
+    spare: Mutex<Vec<u8>>,
 }
 
 /// The end of one try to move a unit.
@@ -132,7 +134,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
     /// A mover that ends its work soon after `stop` is set.
     pub fn new(store: S, archive: Archive, options: MoverOptions, stop: Arc<AtomicBool>) -> Mover<S> {
         let (moved, free_at) = (Mutex::default(), Mutex::new(Instant::now()));
-        Mover { store, archive, options, stop, moved, is_checked: AtomicBool::new(false), free_at }
+        let (is_checked, spare) = (AtomicBool::new(false), Mutex::default());
+        Mover { store, archive, options, stop, moved, is_checked, free_at, spare }
     }
 
     /// What it has done until now.
@@ -356,7 +359,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     };
                     if group.builder.is_none() {
                         let head = self.head(claim, run, &stream, group.from)?;
-                        group.builder = Some(Builder::new(&head, schema)?);
+                        let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
+                        group.builder = Some(Builder::new(&head, schema, spare)?);
                     }
                     if let Some(builder) = &mut group.builder {
                         builder.push(&claimed, event, attributes, schema)?;
@@ -430,6 +434,10 @@ impl<S: EventStore + MovedStore> Mover<S> {
             written_ms: now_ms(),
         };
         group.from = to;
+        // A place may still have a handle of it; a copy would cost what is saved here.
+        if bytes.is_unique() {
+            *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = bytes.into();
+        }
         let keyspace = &self.store.keyspace().name;
         let named = self.patiently(claim, lost, || self.archive.extend(run, keyspace, &object))?;
         if !named {

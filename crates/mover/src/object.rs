@@ -103,14 +103,15 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An object without events.
+    /// An object without events, in the memory of an earlier one, whose pages the kernel need not clear again; what that holds is
+    /// dropped.
     ///
     /// # Errors
     /// `Internal` where the head cannot be written.
-    pub fn new(head: &Head, schema: &KeySchema) -> Result<Builder> {
+    pub fn new(head: &Head, schema: &KeySchema, mut bytes: Vec<u8>) -> Result<Builder> {
         let json =
             serde_json::to_vec(head).map_err(|error| Error::internal("a head of an object").with_source(error))?;
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + json.len());
+        bytes.clear();
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
