@@ -135,7 +135,7 @@ fn changes_of_a_run_are_signed_by_the_token() {
     let server = bed.start();
     let expert = bed.temp.root.join("expert");
     let ask = |words: &[&str]| {
-        let words = [words, &["--token-file", expert.to_str().unwrap()]].concat();
+        let words = [&words[..2], &["--token-file", expert.to_str().unwrap()], &words[2..]].concat();
         bed.temp.json(&words, 0)[0].clone()
     };
     ask(&["run", "STORE", "open", "5", "--prescale", "mu=20"]);

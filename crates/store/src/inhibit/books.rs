@@ -9,6 +9,7 @@
 //!
 //! *Lock order*: taken last, for moments: under the lock of runs, and under that of a look.
 
+use forebay_core::limits::NAME_BYTES_MAX;
 use forebay_core::{Clock, DeadTimeRow, Inhibit, InhibitClass};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -66,6 +67,9 @@ impl Rows {
 
 /// The place of a cause among these rows, where it is added if it is new.
 pub(crate) fn row_of(rows: &mut Vec<DeadTimeRow>, level: &str, owner: &str, cause: InhibitClass) -> usize {
+    // Devices and holders may have long names, and rows are journaled.
+    let cut = |name: &str| name.floor_char_boundary(NAME_BYTES_MAX);
+    let (level, owner) = (&level[..cut(level)], &owner[..cut(owner)]);
     let find = |rows: &[DeadTimeRow], level: &str, owner: &str| {
         rows.iter().position(|row| (&*row.level, &*row.owner, row.cause) == (level, owner, cause))
     };
@@ -111,11 +115,13 @@ mod tests {
             [("selection", 8), ("archive", 2)]
         );
         for holder in 0..200 {
-            books.charge(Some(&inhibit(&holder.to_string())), &clock);
+            let long = format!("{holder} {}", "x".repeat(500));
+            books.charge(Some(&inhibit(&long)), &clock);
             clock.advance_ns(1);
         }
         let balance = books.balance(&clock);
         assert_eq!((balance.rows.len(), &*balance.rows[CAUSES_MAX].owner), (CAUSES_MAX + 1, OTHERS));
         assert_eq!(balance.rows.iter().map(|row| row.ns).sum::<u64>(), 210);
+        assert!(balance.rows.iter().all(|row| row.owner.len() <= NAME_BYTES_MAX));
     }
 }

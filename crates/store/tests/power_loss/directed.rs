@@ -5,9 +5,10 @@ use super::{REGION_BYTES, number, on_two_threads, sampled};
 use crate::common::fixture::RUN;
 use crate::common::key;
 use forebay_store::core::{
-    AttributeSchema, Attributes, Bounds, Completeness, Keyspace, LiveState, ManualClock, Primary, Source, Token,
+    AttributeSchema, Attributes, Bounds, Completeness, Keyspace, LiveState, ManualClock, PrescaleFactor, Primary,
+    Source, Token,
 };
-use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sources, Store};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, ResultFragment, RunState, Sources, Store};
 use forebay_testkit::media::SimMedium;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -101,6 +102,7 @@ const CALLS: &[Call] = &[
     |life| life.put(2, 1, &[]),
     |life| life.put(3, 0, &["class=calib"]),
     |life| life.store.unmask(RUN, &source(9), None).unwrap(),
+    |life| life.store.prescale(RUN, "mu-4", PrescaleFactor::parse("off").unwrap(), None).unwrap(),
     |life| life.lease(1),
     |life| {
         let sources = [source(100), source(101)];
@@ -186,6 +188,13 @@ fn told(image: Vec<u8>) -> Result<String, String> {
         let counts = [ledger.complete, ledger.incomplete, ledger.never_seen, ledger.awaited];
         writeln!(told, "{:?} {:?} {:?}", run.state, run.masked, run.producers).unwrap();
         writeln!(told, "{:?} {ended:?} {counts:?}", ledger.live).unwrap();
+        if run.state != RunState::Closed {
+            // Without times, which each life has its own of.
+            let summary = store.run_summary(run.run).map_err(|error| error.to_string())?;
+            let masks = summary.masks.iter().map(|mask| (&mask.source, mask.masked, &mask.from, &mask.signature.by));
+            let prescales = summary.prescales.iter().map(|known| (&known.name, known.factor, &known.signature.by));
+            writeln!(told, "{:?} {:?}", masks.collect::<Vec<_>>(), prescales.collect::<Vec<_>>()).unwrap();
+        }
     }
     for hold in store.holds() {
         writeln!(told, "hold {} {:?}", hold.id, hold.conditions).unwrap();

@@ -2,7 +2,8 @@
 //! ring and a recording, as files of `made/`, each with what must be found in it.
 //!
 //! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-testkit --test formats` makes those that are not there: a new version of a format
-//! gets files of its own. `store-closed` and `store-killed` have region format 3 and device log 2, `store-streams` 4 and 3.
+//! gets files of its own. `store-closed` and `store-killed` have region format 3 and device log 2, `store-streams` 4 and 3,
+//! `store-signed` 5 and 3.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 extern crate engine as forebay_store;
@@ -15,8 +16,8 @@ use common::{TempDir, eventually, put, refused};
 use forebay_recorder::{GapReason, LinkConfig, Playback, Pushed, Recording, RecordingConfig, WarmDir};
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use forebay_store::core::{
-    AttributeSchema, Attributes, Bounds, Completeness, Keyspace, Kind, LIVE_STATES, ManualClock, RingKeyspace,
-    Signature, SourceSchema, crc32c,
+    AttributeSchema, Attributes, Bounds, Completeness, Keyspace, Kind, LIVE_STATES, ManualClock, PrescaleFactor,
+    RingKeyspace, Signature, SourceSchema, crc32c,
 };
 use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sources, Store, WarmDevice};
 use std::fmt::Write;
@@ -239,6 +240,42 @@ fn a_store_of_many_streams() {
         copy(live, taken);
     };
     check("store-streams", make, found_in_store);
+}
+
+/// Who changed a run and when, prescales, the time of a run: from a snapshot and from the log behind it.
+#[test]
+fn a_store_whose_runs_are_signed() {
+    let make = |live: &Path, taken: &Path| {
+        let clock = Arc::new(ManualClock::default());
+        let config = || Config { clock: clock.clone(), ..config(live) };
+        let factor = |text: &str| PrescaleFactor::parse(text).unwrap();
+        let mut keyspace = keyspace();
+        keyspace.run.prescales = [("jet-40".to_owned(), factor("2.5"))].into();
+        let store = Store::create(&live.join("store"), &keyspace, config()).unwrap();
+        let source = |number: u64| store.schema().source(&[number]).unwrap();
+        let from = store.schema().primary(&[1, 9]).unwrap();
+        store.named("shift").run_open(1, &keyspace.run).unwrap();
+        store.named("shift").mask(1, &source(5), Some(&from)).unwrap();
+        clock.advance_ns(5_000_000_000);
+        store.close().unwrap();
+        drop(store);
+        let store = Store::open(&live.join("store"), Config { warm: Vec::new(), ..config() }).unwrap();
+        store.named("expert").unmask(1, &store.schema().source(&[5]).unwrap(), None).unwrap();
+        store.named("expert").prescale(1, "jet-40", factor("off"), Some(&from)).unwrap();
+        clock.advance_ns(2_000_000_000);
+        store.run_pause(1).unwrap();
+        copy(live, taken);
+    };
+    let found = |dir: &Path| {
+        let store = opened(dir);
+        let summary = store.run_summary(1).unwrap();
+        let mut out = format!("opened by {}, open for {} ns\n", summary.opened, summary.ran_ns);
+        summary.masks.iter().for_each(|mask| writeln!(out, "{mask}").unwrap());
+        summary.prescales.iter().for_each(|prescale| writeln!(out, "{prescale}").unwrap());
+        store.close().unwrap();
+        out
+    };
+    check("store-signed", make, found);
 }
 
 /// A region of an earlier format is one of the newest once it was opened, in both copies of its superblock: a build that knows the
