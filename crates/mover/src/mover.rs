@@ -201,10 +201,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                 Ok(None) => {}
                 Ok(Some(condition)) => return Err(place.ignores(condition)),
                 // A place that is read-only, or refuses these credentials, may be mended.
-                Err(error) => {
-                    let message = format!("the archive cannot be written: {}", error.message());
-                    return Err(Error::unavailable(message).with_source(error));
-                }
+                Err(error) => return Err(Error::unavailable("the archive cannot be written").with_source(error)),
             }
             self.is_checked.store(true, Ordering::Relaxed);
         }

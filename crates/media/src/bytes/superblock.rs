@@ -206,11 +206,11 @@ mod tests {
         bytes[8] = 2;
         assert_eq!(kind(&bytes), Kind::Invalid);
         let message = Superblock::decode(&bytes).unwrap_err().message().to_owned();
-        let words = ["version 2, which an earlier version", "reads 3 to 4", "open it with that version"];
+        let words = ["version 2, which an earlier version", "reads 3 to 5", "open it with that version"];
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
-        bytes[8] = 5;
+        bytes[8] = 6;
         let message = Superblock::decode(&bytes).unwrap_err().message().to_owned();
-        assert!(message.contains("version 5, which a later version"), "{message}");
+        assert!(message.contains("version 6, which a later version"), "{message}");
         let mut impossible = sample();
         impossible.geometry.segments = 0;
         assert_eq!(kind(&impossible.encode()), Kind::Corrupt);

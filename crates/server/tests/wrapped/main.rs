@@ -8,8 +8,8 @@ mod counted;
 use counted::{CALLS, Counted, SAID};
 use forebay_client::{Client, Options};
 use forebay_core::{
-    AttributeSchema, Attributes, Bounds, GetAny, Keyspace, Kind, LedgerBy, Level, OpenEvent, PutOptions, PutOutcome,
-    Sampling, Sources,
+    AttributeSchema, Attributes, Bounds, GetAny, Keyspace, Kind, LedgerBy, Level, OpenEvent, PrescaleFactor,
+    PutOptions, PutOutcome, Sampling, Sources,
 };
 use forebay_server::{Endpoint, Served, Server, ServerConfig};
 use forebay_store::{Config, Store, WarmDevice};
@@ -162,6 +162,8 @@ fn operate(client: &Client) {
     assert!(!client.replay(&schema.primary(&[RUN, 3]).unwrap()).unwrap());
     client.mask(RUN, &source, None).unwrap();
     client.unmask(RUN, &source, None).unwrap();
+    client.prescale(RUN, "minbias", PrescaleFactor::new(20.0).unwrap(), None).unwrap();
+    assert_eq!(client.run_summary(RUN).unwrap().prescales.len(), 1);
     let hold = client.hold(Some(RUN), &["lumi=99"]).unwrap();
     assert_eq!(client.holds().unwrap().len(), 1);
     assert!(client.release_hold(hold).unwrap());

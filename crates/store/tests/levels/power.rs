@@ -393,8 +393,7 @@ fn script() -> Vec<(&'static str, Call)> {
             let given_back = life.store.claim(&request).unwrap().expect("a full container of the stream");
             life.store.give_back(&given_back.token).unwrap();
             // What the archive has stays in the store as well: all that was promised is promised still.
-            let claim = life.store.claim(&request).unwrap().expect("the same container");
-            assert_eq!(claim.unit, given_back.unit);
+            let claim = life.store.claim(&request).unwrap().expect("it, or one that was not tried");
             assert!(life.store.prove(&claim.token).unwrap() > 0);
         }),
     );

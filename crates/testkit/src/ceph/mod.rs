@@ -34,7 +34,10 @@ const PROGRAMS: [(&str, &str); 6] = [
 ];
 
 const GATEWAY: &str = "radosgw";
+const OSD: &str = "ceph-osd";
 
+/// The user.
+pub const USER: &str = "test";
 /// The user's key.
 pub const ACCESS_KEY: &str = "FOREBAYTESTKEY000000";
 /// The user's secret.
@@ -75,7 +78,7 @@ impl Ceph {
         ceph.wait("monitor", |ceph| ceph.run("ceph", &["--connect-timeout", "5", "-s"]).is_ok())?;
         ceph.daemon("ceph-mgr", &["-i", "x"])?;
         ceph.make_osd()?;
-        ceph.daemon("ceph-osd", &["-i", "0"])?;
+        ceph.daemon(OSD, &["-i", "0"])?;
         ceph.wait("OSD", |ceph| ceph.run("ceph", &["osd", "stat"]).is_ok_and(|stat| stat.contains("1 up")))?;
         ceph.make_gateway()?;
         ceph.start_gateway()?;
@@ -110,6 +113,25 @@ impl Ceph {
         self.wait("gateway", |ceph| TcpStream::connect(("127.0.0.1", ceph.port)).is_ok())
     }
 
+    /// Changes the gateway's users, quotas and the like, with `radosgw-admin`; what it said.
+    ///
+    /// # Errors
+    /// Where it fails.
+    pub fn admin(&self, arguments: &[&str]) -> Result<String> {
+        self.run("radosgw-admin", arguments)
+    }
+
+    /// Stops the OSD where it is, or lets it go on: in between nothing that needs it is answered.
+    ///
+    /// # Errors
+    /// Where it does not run.
+    pub fn stall_osd(&self, stalled: bool) -> Result<()> {
+        let (_, child) = self.daemons.iter().find(|(name, _)| name == OSD).ok_or("no OSD runs")?;
+        let signal = if stalled { Signal::STOP } else { Signal::CONT };
+        let pid = Pid::from_raw(child.id().cast_signed()).ok_or("an OSD without a process")?;
+        rustix::process::kill_process(pid, signal).map_err(|error| format!("{OSD}: {error}"))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -131,9 +153,9 @@ impl Ceph {
 
     /// The user's creation makes the zone too, to which the placement without an index is added.
     fn make_gateway(&self) -> Result<()> {
-        let admin = |arguments: &[&str]| self.run("radosgw-admin", arguments).map(drop);
+        let admin = |arguments: &[&str]| self.admin(arguments).map(drop);
         let keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY];
-        admin(&[&["user", "create", "--uid", "test", "--display-name", "test"], &keys[..]].concat())?;
+        admin(&[&["user", "create", "--uid", USER, "--display-name", USER], &keys[..]].concat())?;
         admin(&["zonegroup", "placement", "add", "--rgw-zonegroup", "default", "--placement-id", INDEX_LESS])?;
         let pools = [
             ["--data-pool", "default.rgw.buckets.data"],
