@@ -98,10 +98,12 @@ fn a_mover_that_is_cut_off_at_any_request_leaves_the_rest_to_the_next() {
             let archive = bucket(&stand_in);
             scene.mover(&archive, how).run(true, &mut |_, _| {}).unwrap();
             scene.check(&archive, 0..40);
-            if dying.is_ok() {
-                break;
+            match dying {
+                Ok(moved) if moved.objects > 0 => break,
+                // On a busy machine nothing could be claimed yet.
+                Ok(_) => assert!(requests < 1000, "nothing is ever claimed"),
+                Err(_) => cut_off += 1,
             }
-            cut_off += 1;
         }
         assert!(cut_off > 10, "{cut_off} requests");
     }

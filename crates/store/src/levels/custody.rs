@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// How long a claim waits for a round of demotion: else a mover that comes once would leave what is just being closed.
+const ROUND: Duration = Duration::from_millis(200);
 /// Events that one round releases.
 const RELEASED_MAX: usize = 4096;
 /// How long a container is left alone in which something lives that cannot be released yet.
@@ -90,8 +92,8 @@ impl Engine {
         };
         let is_over = |run: u64| over.contains(&run);
         let now = self.timer().now();
-        // Its writers have containers that they may need no more. A round that is under way keeps them: the next claim asks again.
-        if let Some(mut demoter) = level.demoter.try_lock() {
+        // Its writers have containers that they may need no more. A round that takes long keeps them: the next claim asks again.
+        if let Some(mut demoter) = level.demoter.try_lock_for(ROUND) {
             demoter.open.retain(|open| {
                 let wanted = now.saturating_duration_since(open.since) >= age || is_over(open.target.run);
                 !(open.pending.is_empty() && open.target.stream.is_decided() && wanted)
