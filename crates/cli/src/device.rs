@@ -13,9 +13,9 @@ const LS_HELP: &str = "\
 Show each device of the warm level: its number, how many of its containers are free, what lives on it, and its state:
 
   in use        it takes data
-  leaving 40 %  it is being drained; so many of its containers are empty
+  leaving 40 %  it is being drained; 40 % of its containers are empty
   drained       it leaves, and nothing is on it any more
-  exchanged     another directory has its place from the next opening of the store on
+  exchanged     another directory replaces it at the next opening of the store
   missing       it is not there, and that loss was accepted
 
 Without a warm level the exit code is 1.
@@ -38,14 +38,14 @@ Example: drain device 1 of a served store, and let it take data again:
   forebay device drain --connect tcp://daq01:7440 1 --undo";
 
 const EXCHANGE_HELP: &str = "\
-Put another directory in the place of a drained device, while data is taken. The directory, on the new disk, gets empty \
+Replace a drained device by another directory, while data is taken. The directory, on the new disk, gets empty \
 containers and the decision log; the full size is allocated at once. It takes data from the next opening of the store on: restart the \
 server when it suits; until then the store goes on without the device. The old disk can be taken out once the store was closed.
 
 The new device has the number, the containers and their size of the old one: a larger disk gives no more. For a served store the path \
 is one of the server's machine. A file device.fb is removed from the old directory, so that it is not taken for the device again.
 
-Example: a disk of a served store is drained and exchanged, without the loss of anything:
+Example: drain and exchange a disk of a served store without losing anything:
   forebay device drain --connect tcp://daq01:7440 1 --wait
   forebay device exchange --connect tcp://daq01:7440 1 /disk7/warm
   systemctl restart forebay";
@@ -92,7 +92,7 @@ struct Drain {
     wait: bool,
 }
 
-/// Put another directory in the place of a drained device.
+/// Replace a drained device by another directory.
 #[derive(clap::Args)]
 #[command(long_about = EXCHANGE_HELP)]
 struct Exchange {

@@ -74,7 +74,7 @@ enum Action {
         run: u64,
         /// Name of the trigger, item, path or stream.
         name: String,
-        /// One event in so many is kept: a number of 1 or more, or `off`.
+        /// N keeps one event in N: a number of 1 or more, or `off`.
         #[arg(value_parser = PrescaleFactor::parse)]
         factor: PrescaleFactor,
         /// First event for which it holds: its number, or run/event. From now on when not given.

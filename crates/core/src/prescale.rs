@@ -43,7 +43,7 @@ impl Prescale {
     }
 }
 
-/// How far a trigger or stream is thinned out: one event in so many is kept. As text, and in JSON and TOML, a number of 1 or
+/// The prescale of a trigger or stream: a factor of N keeps one event in N. As text, and in JSON and TOML, a number of 1 or
 /// more, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(into = "FactorForm", try_from = "FactorForm")]

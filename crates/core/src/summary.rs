@@ -102,7 +102,7 @@ impl fmt::Display for MaskRecord {
 pub struct PrescaleRecord {
     /// Name of the trigger, item, path or stream.
     pub name: String,
-    /// One event in so many was kept.
+    /// A factor of N kept one event in N.
     pub factor: PrescaleFactor,
     /// The first event for which it held, as text; `None`: from the opening, or from the change on.
     pub from: Option<String>,

@@ -258,7 +258,7 @@ fn while_a_container_is_claimed_its_events_may_go() {
     assert_eq!((ledger.in_custody.events, ledger.released.events, ledger.imbalance()), (198, 1, None));
 }
 
-/// A mover names an object and dies; what it passed over comes back to the debug stream, and the store starts anew. The next
+/// A mover names an object and dies; what it passed over comes back to the debug stream, and the store is opened again. The next
 /// mover goes on behind what is named: that event must not be taken for archived.
 #[test]
 fn what_a_mover_passed_over_is_the_archives_when_it_comes_back() {

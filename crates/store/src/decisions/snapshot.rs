@@ -21,7 +21,7 @@ use forebay_media::hot::Boundary;
 use std::collections::BTreeMap;
 
 const VERSION: u32 = 5;
-/// The oldest version that is read: it has sentences in the place of records, and does not say who opened a run.
+/// The oldest version that is read: it has sentences instead of records, and does not say who opened a run.
 const VERSION_MIN: u32 = 4;
 
 // What a snapshot needs at least is kept free by these figures (`Engine::new`).

@@ -105,7 +105,7 @@ impl Engine {
             return Err(error);
         }
         level.exchanged.lock().insert(number, to);
-        // So that no list that is written by hand serves it in the place of the new one.
+        // A list that was written by hand must not serve the old one instead of the new one.
         if let Err(error) = level.warm.disown(number) {
             level.note(error.to_string());
         }

@@ -34,7 +34,7 @@ impl<T> Records<T> {
             self.dropped += 1;
         }
         self.kept.push(record);
-        debug_assert!(self.kept.len() <= RECORDS_MAX, "a snapshot has room for so many");
+        debug_assert!(self.kept.len() <= RECORDS_MAX, "a snapshot has room for RECORDS_MAX of them");
     }
 }
 
