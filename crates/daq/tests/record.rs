@@ -33,10 +33,10 @@ impl Drop for TempDir {
 }
 
 fn real_frames() -> PathBuf {
-    let folder = std::env::var_os("FOREBAY_SHARED_DATA")
+    let folder = std::env::var_os("FOREBAY_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
     let path = folder.join("protodune-wib1-frames.bin");
-    assert!(path.is_file(), "this test needs {}; set FOREBAY_SHARED_DATA to its folder", path.display());
+    assert!(path.is_file(), "this test needs {}; set FOREBAY_DATA to its folder", path.display());
     path
 }
 

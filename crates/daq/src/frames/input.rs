@@ -72,21 +72,21 @@ mod tests {
     use crate::frames::{FrameKind, Link, wib1};
 
     fn real_frames() -> RecordedFrames {
-        let folder = std::env::var_os("FOREBAY_SHARED_DATA").map_or_else(
+        let folder = std::env::var_os("FOREBAY_DATA").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
             std::path::PathBuf::from,
         );
         let path = folder.join("protodune-wib1-frames.bin");
         assert!(
             path.is_file(),
-            "this test needs the recorded frames {}; set FOREBAY_SHARED_DATA to the folder that holds them",
+            "this test needs the recorded frames {}; set FOREBAY_DATA to the folder that holds them",
             path.display()
         );
         RecordedFrames::open(&path).unwrap()
     }
 
     #[test]
-    fn real_protodune_frames_are_what_is_known_of_them() {
+    fn real_frames_are_what_is_known_of_them() {
         let frames = real_frames();
         let recording = frames.recording();
         assert_eq!((recording.kind, recording.frames), (FrameKind::Wib1, 2160));

@@ -7,7 +7,7 @@ use crate::{Result, child};
 use serde_json::Value;
 use std::path::PathBuf;
 
-const FRAMES: &str = "../shared/data/protodune-wib1-frames.bin";
+const FRAMES: &str = "protodune-wib1-frames.bin";
 
 /// Runs a small benchmark and checks its files; returns their directory and the failures.
 fn bench_in_small(which: &str, files: &[&str], context: &Context, log: &Log<'_>) -> Result<(PathBuf, Vec<String>)> {
@@ -167,11 +167,17 @@ pub(crate) fn demo_dune(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     run_demo(context, log, &["--profile", "dune", "--links", "2"])
 }
 
+/// Recorded detector frames, which may not be copied into the project; `None` where they are missing.
+pub(super) fn recorded_frames() -> Option<PathBuf> {
+    let folder = std::env::var_os("FOREBAY_DATA").map_or_else(|| child::root().join("../shared/data"), PathBuf::from);
+    Some(folder.join(FRAMES)).filter(|file| file.is_file())
+}
+
 /// Runs the demo on recorded detector frames, if they exist.
 pub(crate) fn demo_input(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    match child::root().join(FRAMES).exists() {
-        true => run_demo(context, log, &["--input", FRAMES]),
-        false => Ok(Outcome::not_run("file missing (recorded frames beside the checkout)")),
+    match recorded_frames() {
+        Some(file) => run_demo(context, log, &["--input", &file.to_string_lossy()]),
+        None => Ok(Outcome::not_run("file missing (recorded frames beside the checkout)")),
     }
 }
 
