@@ -188,7 +188,7 @@ impl Results {
 }
 
 /// The middle value; the mean of the two middle ones of an even number.
-fn median(samples: &[f64]) -> f64 {
+pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     match (sorted.len(), sorted.len() / 2) {

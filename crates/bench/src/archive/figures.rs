@@ -1,12 +1,13 @@
 //! Figures 7, 8 and 10 of ALICE's paper: rates by fill level, random beside sequential reading, many streams.
 
+use super::Measurement;
 use super::scene::{Scene, archive_in};
-use super::{Measurement, median};
 use crate::Result;
 use crate::chart::{self, Line, Panel, Rightward, Upward};
 use crate::engine::Scratch;
 use crate::page::Section;
 use crate::report::Plot;
+use crate::results::median;
 use crate::source::mix;
 use forebay_store::Sources;
 use serde_json::json;

@@ -97,10 +97,3 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     page.publish(&options.out)?;
     Ok(failures.is_empty())
 }
-
-/// The middle one of some samples.
-fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}

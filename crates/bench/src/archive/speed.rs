@@ -1,11 +1,12 @@
 //! One mover by itself: into a directory beside fio, and into S3 where every request takes some milliseconds.
 
+use super::Measurement;
 use super::scene::{Scene, Trip, archive_in};
-use super::{Measurement, median};
 use crate::Result;
 use crate::dataset::place;
 use crate::engine::Scratch;
 use crate::page::{Section, goal};
+use crate::results::median;
 use crate::warm::fio::{Job, Pattern, preallocated};
 use forebay_dataset::storage::{self, Storage};
 use forebay_testkit::s3::StandIn;
