@@ -45,6 +45,7 @@ mod source;
 mod states;
 mod summary;
 mod token;
+mod utc;
 
 pub use api::{CountedProducer, EventStore, ReadFragment};
 pub use archive::{Claim, ClaimRequest, ClaimedEvent, MovedStore, Unit};
@@ -83,3 +84,4 @@ pub use source::Source;
 pub use states::SourceStates;
 pub use summary::{DeadTimeRow, MaskRecord, PrescaleRecord, RunSummary, Signature};
 pub use token::Token;
+pub use utc::utc;

@@ -1,6 +1,7 @@
 //! What a run leaves behind: its summary, and who did what to it while it was taken.
 
 use crate::limits::NAME_BYTES_MAX;
+use crate::utc::utc;
 use crate::{InhibitClass, Ledger, LedgerRow, PrescaleFactor, ProducerStatus, SourceStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -30,27 +31,7 @@ impl fmt::Display for Signature {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.by.as_deref().unwrap_or("unknown"))?;
         let Some(at_ms) = self.at_ms else { return Ok(()) };
-        write!(out, " at {}", UtcText(at_ms))
-    }
-}
-
-/// Milliseconds since 1970 as `2026-11-24T12:00:00.000Z`.
-struct UtcText(u64);
-
-impl fmt::Display for UtcText {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, of_day) = (self.0 / 86_400_000, self.0 % 86_400_000);
-        // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days: eras of 400 years from 1 March.
-        let shifted = days + 719_468;
-        let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-        let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year + year / 4 - year / 100);
-        let month = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * month + 2) / 5 + 1;
-        let (year, month) = if month < 10 { (year + era * 400, month + 3) } else { (year + era * 400 + 1, month - 9) };
-        let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-        let (second, ms) = (of_day / 1000 % 60, of_day % 1000);
-        write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+        write!(out, " at {}", utc(at_ms))
     }
 }
 
@@ -242,9 +223,7 @@ mod tests {
         let json = serde_json::to_value(&record).unwrap();
         assert_eq!((&json["by"], &json["at_ms"]), (&"shift".into(), &1_000_000_000_123_u64.into()));
         assert_eq!(serde_json::from_value::<MaskRecord>(json).unwrap(), record);
-        assert_eq!(record.to_string(), "source 5 masked from now on by shift at 2001-09-09T01:46:40.123Z");
-        assert_eq!(UtcText(951_782_400_000).to_string(), "2000-02-29T00:00:00.000Z");
-        assert_eq!(UtcText(0).to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(record.to_string(), "source 5 masked from now on by shift at 2001-09-09T01:46:40Z");
         let long = Signature::new(&"ü".repeat(100), 0);
         assert_eq!(long.by.map(|by| by.len()), Some(NAME_BYTES_MAX));
     }

@@ -1,7 +1,6 @@
 //! `forebay catalog changes`: the feed of a catalogue, for programs that follow it.
 
 use super::{Place, plain};
-use crate::dataset::time;
 use crate::output::{Answer, Output};
 use crate::{signal, units};
 use forebay_core::Result;
@@ -69,7 +68,7 @@ fn line(change: &Change) -> String {
     format!(
         "{:>6}  {}  {:<8}  {name} @{version}  {detail}",
         change.number,
-        time::utc(change.time_ms),
+        forebay_core::utc(change.time_ms),
         change.action.verb()
     )
 }

@@ -10,7 +10,6 @@ mod show;
 mod verify;
 mod withdraw;
 
-use crate::dataset::time;
 use crate::output::{Answer, Output};
 use crate::{signal, units};
 use clap::Subcommand;
@@ -98,7 +97,7 @@ fn json_of(listed: &Listed) -> Result<Value> {
 fn line_of(listed: &Listed) -> String {
     let entry = &listed.entry;
     let events = units::plural(entry.events(), "event");
-    plain(&format!("{} @{}  {events}  {}  {}", entry.name, entry.version, time::utc(entry.time_ms), entry.url))
+    plain(&format!("{} @{}  {events}  {}  {}", entry.name, entry.version, forebay_core::utc(entry.time_ms), entry.url))
 }
 
 /// Shows what a search found; whether anything was found.

@@ -1,7 +1,7 @@
 //! `forebay dataset ls`: the tables of a dataset.
 
+use super::Place;
 use super::progress::Progress;
-use super::{Place, time};
 use crate::output::{Answer, Output};
 use crate::units;
 use forebay_core::Result;
@@ -45,13 +45,17 @@ impl Ls {
             "uuid": dataset.uuid(),
             "version": dataset.version(),
             "versions": versions.len(),
-            "time": time::utc(time_ms),
+            "time": forebay_core::utc(time_ms),
             "note": note,
             "tables": tables.iter().map(table).collect::<Vec<_>>(),
             "facts": dataset.facts(),
         }))?;
         let (number, last) = (dataset.version(), versions.len() - 1);
-        out.line(format!("{}: version {number} of 0 to {last}, {}, {note}", dataset.url(), time::utc(time_ms)))?;
+        out.line(format!(
+            "{}: version {number} of 0 to {last}, {}, {note}",
+            dataset.url(),
+            forebay_core::utc(time_ms)
+        ))?;
         let width = tables.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
         for (name, events, products, bytes) in &tables {
             let (events, products) = (units::plural(*events, "event"), units::plural(*products, "product"));

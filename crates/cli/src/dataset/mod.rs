@@ -17,7 +17,6 @@ pub(crate) mod progress;
 mod python;
 mod reclass;
 mod show;
-pub(crate) mod time;
 mod values;
 mod verify;
 mod versions;

@@ -1,6 +1,6 @@
 //! `forebay dataset versions`: the states that a dataset has had.
 
-use super::{Place, time};
+use super::Place;
 use crate::output::{Answer, Output};
 use crate::units;
 use forebay_core::Result;
@@ -36,7 +36,7 @@ impl Versions {
                 .collect();
             out.json(&json!({
                 "version": version.version,
-                "time": time::utc(version.time_ms),
+                "time": forebay_core::utc(version.time_ms),
                 "note": version.note,
                 "tables": tables,
             }))?;
@@ -44,7 +44,12 @@ impl Versions {
                 format!("{name}: {}, {}", units::plural(*events, "event"), units::plural(*products as u64, "product"))
             });
             let tables = each.collect::<Vec<_>>().join("; ");
-            out.line(format!("{:>4}  {}  {}  ({tables})", version.version, time::utc(version.time_ms), version.note))?;
+            out.line(format!(
+                "{:>4}  {}  {}  ({tables})",
+                version.version,
+                forebay_core::utc(version.time_ms),
+                version.note
+            ))?;
         }
         Ok(Answer::Yes)
     }

@@ -1,7 +1,8 @@
 //! Moments as people and programs read them.
 
 /// Milliseconds since 1970 as UTC, such as `2026-11-23T17:53:09Z`.
-pub(crate) fn utc(time_ms: u64) -> String {
+#[must_use]
+pub fn utc(time_ms: u64) -> String {
     let seconds = time_ms / 1000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Days from 1 March of year 0, in eras of 400 years (Hinnant, "chrono-compatible low-level date algorithms").
