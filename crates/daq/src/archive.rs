@@ -49,6 +49,8 @@ pub(crate) struct ScenarioArchive<S> {
     shelf: VecDeque<ManifestObject>,
     shelf_bytes: u64,
     summary: ArchiveSummary,
+    /// Why the last round has to be tried again.
+    pub(crate) failure: Option<Error>,
 }
 
 impl<S: EventStore + MovedStore> ScenarioArchive<S> {
@@ -58,7 +60,7 @@ impl<S: EventStore + MovedStore> ScenarioArchive<S> {
         let options = MoverOptions { move_after: MOVE_AFTER, ..MoverOptions::default() };
         let mover = Mover::new(store, archive.clone(), options, Arc::new(AtomicBool::new(false)));
         let (shelf, summary) = (VecDeque::new(), ArchiveSummary::default());
-        Ok(ScenarioArchive { mover, archive, run, named: 0, shelf, shelf_bytes: 0, summary })
+        Ok(ScenarioArchive { mover, archive, run, named: 0, shelf, shelf_bytes: 0, summary, failure: None })
     }
 
     /// Moves the next claim; `false` where there is none, or where it has to be tried again.
@@ -67,8 +69,14 @@ impl<S: EventStore + MovedStore> ScenarioArchive<S> {
     /// What a repetition cannot mend.
     pub(crate) fn round(&mut self) -> Result<bool> {
         let moved = match self.mover.round() {
-            Err(error) if matches!(error.kind(), Kind::Fenced | Kind::Unavailable | Kind::OutcomeUnknown) => Ok(false),
-            other => other,
+            Err(error) if matches!(error.kind(), Kind::Fenced | Kind::Unavailable | Kind::OutcomeUnknown) => {
+                self.failure = Some(error);
+                Ok(false)
+            }
+            other => {
+                self.failure = None;
+                other
+            }
         };
         // What was named before a claim was lost counts as well.
         self.take_named()?;

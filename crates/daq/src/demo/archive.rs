@@ -28,7 +28,11 @@ pub(crate) fn run(shared: &DemoShared<'_>, directory: &Path) -> Result<ArchiveSu
                 }
                 let by = *deadline.get_or_insert_with(|| Instant::now() + DRAIN);
                 if Instant::now() > by {
-                    return Err(Error::unavailable(format!("{} accepted events are not archived", left.events)));
+                    let error = Error::unavailable(format!("{} accepted events are not archived", left.events));
+                    return Err(match archive.failure.take() {
+                        Some(failure) => error.with_source(failure),
+                        None => error,
+                    });
                 }
             }
             std::thread::sleep(ARCHIVE_WAIT);

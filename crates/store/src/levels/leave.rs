@@ -25,7 +25,8 @@ impl Store {
     ///
     /// # Errors
     /// `Invalid` for a device that is not there or is the last one that takes data, and where the list of devices cannot be
-    /// written; `Full` where the others have no room for what lives on it; `Closed`.
+    /// written; `Full` where the others have no room for what lives on it; `Unavailable` where another change of the devices goes on;
+    /// `Closed`.
     pub fn drain_device(&self, device: u32) -> Result<()> {
         self.engine().set_leaving(device, true)
     }
@@ -33,7 +34,8 @@ impl Store {
     /// A device that was being drained, or is drained, takes data again.
     ///
     /// # Errors
-    /// `Invalid` for a device that is not there, and where the list of devices cannot be written; `Closed`.
+    /// `Invalid` for a device that is not there, and where the list of devices cannot be written; `Conflict` for one that was
+    /// exchanged; `Unavailable` where another change of the devices goes on; `Closed`.
     pub fn undo_drain(&self, device: u32) -> Result<()> {
         self.engine().set_leaving(device, false)
     }
@@ -45,10 +47,15 @@ impl Store {
     /// # Errors
     /// `Conflict` where the device is not drained, was exchanged for another one, or the directory holds containers already; `Invalid`
     /// for a device of the list, a store without a list, and where the list cannot be written; `Full` where the directory has not
-    /// the space; `Unavailable` where a device fails; `Closed`.
+    /// the space; `Unavailable` where a device fails, or where another change of the devices goes on; `Closed`.
     pub fn exchange_device(&self, device: u32, to: &Path) -> Result<()> {
         self.engine().exchange(device, to)
     }
+}
+
+/// Another change holds the devices: an exchange takes as long as its disk needs for the whole size.
+fn busy() -> Error {
+    Error::unavailable("the devices are being changed by another call: try again when it has ended")
 }
 
 impl Engine {
@@ -73,9 +80,9 @@ impl Engine {
         let keeper = keeper.ok_or_else(|| Error::invalid(format!("there is no device {number}")))?;
         let to = std::path::absolute(to)
             .map_err(|error| Error::invalid(format!("{}: no path", to.display())).with_source(error))?;
-        let _list = level.list.lock();
+        let _list = level.list.try_lock_until(level.deadline()).ok_or_else(busy)?;
         // Close waits for it, or leaves the device locked: no other life changes the list meanwhile.
-        let _round = keeper.round.lock();
+        let _round = keeper.round.try_lock_until(level.deadline()).ok_or_else(busy)?;
         self.check_open()?;
         match level.exchanged.lock().get(&number) {
             Some(known) if *known == to => return Ok(()),
@@ -115,7 +122,7 @@ impl Engine {
     fn set_leaving(&self, device: u32, leaving: bool) -> Result<()> {
         let level = self.level_of_devices()?;
         // From the check to the change: of two devices that are drained at once one could be the last one.
-        let _list = level.list.lock();
+        let _list = level.list.try_lock_until(level.deadline()).ok_or_else(busy)?;
         if let Some(to) = level.exchanged.lock().get(&device) {
             let to = to.display();
             return Err(Error::conflict(format!(
