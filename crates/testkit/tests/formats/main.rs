@@ -269,9 +269,12 @@ fn a_store_whose_runs_are_signed() {
     let found = |dir: &Path| {
         let store = opened(dir);
         let summary = store.run_summary(1).unwrap();
-        let mut out = format!("opened by {}, open for {} ns\n", summary.opened, summary.ran_ns);
-        summary.masks.iter().for_each(|mask| writeln!(out, "{mask}").unwrap());
-        summary.prescales.iter().for_each(|prescale| writeln!(out, "{prescale}").unwrap());
+        // Texts have seconds, what is kept has milliseconds.
+        let ms = |signature: &Signature| signature.at_ms.unwrap();
+        let mut out =
+            format!("opened by {} ({} ms), open for {} ns\n", summary.opened, ms(&summary.opened), summary.ran_ns);
+        summary.masks.iter().for_each(|mask| writeln!(out, "{mask} ({} ms)", ms(&mask.signature)).unwrap());
+        summary.prescales.iter().for_each(|of| writeln!(out, "{of} ({} ms)", ms(&of.signature)).unwrap());
         store.close().unwrap();
         out
     };
