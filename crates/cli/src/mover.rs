@@ -62,6 +62,9 @@ pub(crate) struct Move {
     /// Bytes at which an object is ended.
     #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = units::parse_len)]
     object_bytes: usize,
+    /// Containers that are moved beside each other, 1 to 64: each needs the memory of three objects for each of its streams.
+    #[arg(long, value_name = "N", default_value_t = MoverOptions::default().lanes)]
+    lanes: usize,
     /// How long a claim lasts when its mover is not heard of: 1 s to 1 h.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = units::parse_duration)]
     claim: Duration,
@@ -84,7 +87,11 @@ impl Move {
         if self.object_bytes < 64 << 10 || self.object_bytes > 4 << 30 {
             return Err(Error::invalid(format!("--object-bytes {}: 64K to 4G", self.object_bytes)));
         }
+        if !(1..=64).contains(&self.lanes) {
+            return Err(Error::invalid(format!("--lanes {}: 1 to 64", self.lanes)));
+        }
         let options = MoverOptions {
+            lanes: self.lanes,
             move_after: self.move_after,
             device: self.device,
             claim: self.claim,

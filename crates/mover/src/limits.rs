@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-/// Bytes at which an object is ended: some seconds of a disk, and three of them fit into memory anywhere.
+/// Bytes at which an object is ended: some seconds of a disk, and three of them in each lane fit into memory anywhere.
 pub(crate) const OBJECT_BYTES: usize = 128 << 20;
+/// Claims that are moved beside each other: one is read, compared and named while another is on its way to the archive.
+pub(crate) const LANES: usize = 2;
 /// How long a claim lasts without a heartbeat.
 pub(crate) const CLAIM: Duration = Duration::from_secs(60);
 /// How long a place that fails is tried under one claim.

@@ -6,15 +6,18 @@
 //!   └── a thread extends it; once it is fenced, the mover stops at the next object
 //! ```
 //!
+//! Several lanes do this beside each other, each with a claim of its own: while one waits for the archive, another reads. They
+//! share nothing but the limit of bytes a second, and take turns at manifests.
+//!
 //! *Invariants*: a claim is proved only after all of its events are in objects that were read back, that compared, and that
-//! manifests name. Memory is bounded: one object for each stream of a container, of the one
+//! manifests name. Memory is bounded: in each lane one object for each stream of a container, of the one
 //! that is compared a second copy where the place is no directory, and the memory of the last one for the next.
 //!
 //! *On failure*: whatever dies, an object that no manifest names counts for nothing. Another mover goes on behind what the
 //! manifest has of the same container.
 
 use crate::archive::{Archive, adler32};
-use crate::limits::{CLAIM, OBJECT_BYTES, PATIENCE, PAUSE_MAX, PAUSE_MIN, PUTS_MAX};
+use crate::limits::{CLAIM, LANES, OBJECT_BYTES, PATIENCE, PAUSE_MAX, PAUSE_MIN, PUTS_MAX};
 use crate::manifest::{Manifest, ManifestObject};
 use crate::object::{Builder, Contents, Head, Object, piece_of};
 use bytes::Bytes;
@@ -49,6 +52,8 @@ pub struct MoverOptions {
     pub bytes_per_second: Option<u64>,
     /// How long a place that fails is tried under one claim.
     pub patience: Duration,
+    /// Claims that are moved beside each other, at least 1.
+    pub lanes: usize,
 }
 
 impl Default for MoverOptions {
@@ -62,6 +67,7 @@ impl Default for MoverOptions {
             md5: false,
             bytes_per_second: None,
             patience: PATIENCE,
+            lanes: LANES,
         }
     }
 }
@@ -98,9 +104,14 @@ pub struct Mover<S> {
     is_checked: AtomicBool,
     /// From when on the next object may go out.
     free_at: Mutex<Instant>,
-    /// Memory of the last object, for the next one.
-    spare: Mutex<Vec<u8>>,
+    /// Memory of the last object of each lane, for the next ones.
+    spare: Mutex<Vec<Vec<u8>>>,
+    /// Lanes that changed a manifest at once would refuse each other.
+    naming: Mutex<()>,
 }
+
+/// What hears of every claim that ended, and of every failure.
+type Told<'a> = dyn FnMut(&Moved, Option<&Error>) + Send + 'a;
 
 /// The end of one try to move a unit.
 enum Tried {
@@ -134,8 +145,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
     /// A mover that ends its work soon after `stop` is set.
     pub fn new(store: S, archive: Archive, options: MoverOptions, stop: Arc<AtomicBool>) -> Mover<S> {
         let (moved, free_at) = (Mutex::default(), Mutex::new(Instant::now()));
-        let (is_checked, spare) = (AtomicBool::new(false), Mutex::default());
-        Mover { store, archive, options, stop, moved, is_checked, free_at, spare }
+        let (is_checked, spare, naming) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
+        Mover { store, archive, options, stop, moved, is_checked, free_at, spare, naming }
     }
 
     /// What it has done until now.
@@ -156,7 +167,21 @@ impl<S: EventStore + MovedStore> Mover<S> {
     ///
     /// # Errors
     /// `Invalid` for a claim that cannot be, such as of a device that is not there; with `once` the first failure.
-    pub fn run(&self, once: bool, told: &mut dyn FnMut(&Moved, Option<&Error>)) -> Result<Moved> {
+    pub fn run(&self, once: bool, told: &mut Told<'_>) -> Result<Moved> {
+        let told = Mutex::new(told);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..self.options.lanes).map(|_| scope.spawn(|| self.lane(once, &told))).collect();
+            let mut ended = self.lane(once, &told);
+            for lane in others {
+                let other = lane.join().map_err(|_| Error::internal("a lane of the mover panicked"));
+                ended = ended.and(other.flatten());
+            }
+            ended.map(|()| self.moved())
+        })
+    }
+
+    fn lane(&self, once: bool, told: &Mutex<&mut Told<'_>>) -> Result<()> {
+        let tell = |error: Option<&Error>| told.lock().unwrap_or_else(PoisonError::into_inner)(&self.moved(), error);
         let mut pause = PAUSE_MIN;
         while !self.is_stopped() {
             let claimed = self.claim();
@@ -166,14 +191,14 @@ impl<S: EventStore + MovedStore> Mover<S> {
                 claimed.and_then(|claim| claim.map_or(Ok(false), |claim| self.move_claim(&claim).map(|()| true)));
             match done {
                 Ok(true) => {
-                    told(&self.moved(), None);
+                    tell(None);
                     pause = PAUSE_MIN;
                     continue;
                 }
                 Ok(false) if once => break,
                 Ok(false) => pause = PAUSE_MIN,
                 Err(error) => {
-                    told(&self.moved(), Some(&error));
+                    tell(Some(&error));
                     if once || is_final {
                         return Err(error);
                     }
@@ -182,7 +207,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
             }
             self.sleep(jittered(pause));
         }
-        Ok(self.moved())
+        Ok(())
     }
 
     /// Claims a unit and moves it; `false` if there is none.
@@ -356,8 +381,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     };
                     if group.builder.is_none() {
                         let head = self.head(claim, run, &stream, group.from)?;
-                        let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
-                        group.builder = Some(Builder::new(&head, schema, spare)?);
+                        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                        group.builder = Some(Builder::new(&head, schema, spare.unwrap_or_default())?);
                     }
                     if let Some(builder) = &mut group.builder {
                         builder.push(&claimed, event, attributes, schema)?;
@@ -433,10 +458,17 @@ impl<S: EventStore + MovedStore> Mover<S> {
         group.from = to;
         // A place may still have a handle of it; a copy would cost what is saved here.
         if bytes.is_unique() {
-            *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = bytes.into();
+            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            if spare.len() < self.options.lanes {
+                spare.push(bytes.into());
+            }
         }
         let keyspace = &self.store.keyspace().name;
-        let named = self.patiently(claim, lost, || self.archive.extend(run, keyspace, &object))?;
+        let named = self.patiently(claim, lost, || {
+            // Held for as long as the place lets a change of the manifest take: the others need its outcome anyway.
+            let _turn = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+            self.archive.extend(run, keyspace, &object)
+        })?;
         if !named {
             // Best effort: `gc` removes what stays.
             let _ = self.archive.place().remove(&[name]);

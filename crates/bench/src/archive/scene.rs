@@ -12,6 +12,7 @@ use forebay_core::{Bounds, ClaimRequest, Completeness, Keyspace, MovedStore, Pri
 use forebay_dataset::storage::{Options, Storage};
 use forebay_mover::{Archive, Mover, MoverOptions};
 use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -181,15 +182,15 @@ impl Scene {
     pub(super) fn move_all(&self, plan: &Plan, place: Arc<dyn Storage>) -> Result<Trip> {
         let mover = self.mover(plan, place, true, &Arc::default());
         let from = Instant::now();
-        let cores = (thread_time(), cpu_time());
+        let (process, others) = (cpu_time(), times_of_others()?);
         let moved = mover.run(true, &mut |_, _| {})?;
-        let gone = |after: Duration, before: Duration| after.saturating_sub(before).as_secs_f64();
-        Ok(Trip {
-            bytes: moved.contents.payload_bytes,
-            seconds: from.elapsed().as_secs_f64(),
-            core_seconds: gone(thread_time(), cores.0),
-            process_seconds: gone(cpu_time(), cores.1),
-        })
+        let seconds = from.elapsed().as_secs_f64();
+        let process_seconds = cpu_time().saturating_sub(process).as_secs_f64();
+        // The mover's lanes begin and end within: what the threads used that were there before and after is not theirs.
+        let after = times_of_others()?;
+        let gone = others.iter().filter_map(|(thread, before)| Some(after.get(thread)?.saturating_sub(*before)));
+        let core_seconds = process_seconds - gone.sum::<Duration>().as_secs_f64();
+        Ok(Trip { bytes: moved.contents.payload_bytes, seconds, core_seconds, process_seconds })
     }
 
     /// Sets archive and ledger against each other, once everything is moved: all that was put is released or in custody, and in
@@ -239,7 +240,7 @@ impl Scene {
 pub(super) struct Trip {
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// Of the processor, by the mover's own thread: reading from the store is part of it.
+    /// Of the processor, by the mover's own threads: reading from the store is part of it.
     pub(super) core_seconds: f64,
     /// The same by all threads of the process.
     pub(super) process_seconds: f64,
@@ -250,16 +251,27 @@ impl Trip {
         self.bytes as f64 / self.seconds
     }
 
-    /// Core seconds for each 10⁹ bytes, of the mover's thread.
+    /// Core seconds for each 10⁹ bytes, of the mover's threads.
     pub(super) fn cores(&self) -> f64 {
         self.core_seconds / (self.bytes as f64 / 1e9)
     }
 }
 
-/// Processor time of this thread until now.
-fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+/// Processor time until now of every thread of this process but this one.
+fn times_of_others() -> Result<BTreeMap<i32, Duration>> {
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    let mut times = BTreeMap::new();
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let task = task?;
+        let thread: i32 = task.file_name().to_string_lossy().parse()?;
+        // A thread that just ended is not one that stays.
+        let Ok(line) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
+        let ns = line.split_whitespace().next().ok_or("schedstat without a first number")?;
+        if thread != own {
+            times.insert(thread, Duration::from_nanos(ns.parse()?));
+        }
+    }
+    Ok(times)
 }
 
 /// What was read of claims, and the time of it.

@@ -24,7 +24,7 @@ pub(super) fn directory(on: &mut Measurement<'_>) -> Result<()> {
         "Into a directory",
         "One mover, from a store in the same process to a directory of the same device. *fio*: time of writing as many bytes, synced as \
          often as an object ends, and of reading them twice, directly; half of it before the mover and half after. *Core* is the mover's \
-         own thread, with its reading from the store; *process* has the store's threads too.",
+         own threads, with their reading from the store; *process* has the store's threads too.",
         &["repetition", "mover MB/s", "mover s", "fio s", "share", "core·s/GB", "process core·s/GB"],
     );
     let (mut shares, mut cores) = (Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ pub(super) fn directory(on: &mut Measurement<'_>) -> Result<()> {
     on.sections.push(table);
     let share = "into a directory: time of fio writing once and reading twice, by the mover's";
     on.goals.push(goal(share.to_owned(), Some(median(&shares)), 0.45, false));
-    let core = "into a directory: core·s/GB of the mover's thread, reading from the store included";
+    let core = "into a directory: core·s/GB of the mover's threads, reading from the store included";
     on.goals.push(goal(core.to_owned(), Some(median(&cores)), 0.5, true));
     Ok(())
 }

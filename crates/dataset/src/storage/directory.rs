@@ -16,11 +16,12 @@ use super::{Back, Condition, Counters, Options, Part, Put, Storage, Tag, Traffic
 use bytes::Bytes;
 use forebay_core::{Error, Kind, Result};
 use rustix::buffer::spare_capacity;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -30,8 +31,12 @@ use std::time::{Duration, Instant, SystemTime};
 const WRITERS: usize = 8;
 /// Longest wait between two looks at a lock.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(20);
-/// Bytes that are compared at once: what the processor's cache holds.
-const COMPARED_BYTES: usize = 256 << 10;
+/// Bytes that are read or written directly at once: what the processor's cache holds, and enough for a disk to be busy with.
+const PIECE_BYTES: usize = 1 << 20;
+/// Objects from this size on are written directly.
+const DIRECT_BYTES_MIN: usize = 16 << 20;
+/// What places and memory of direct reads are a multiple of.
+const DIRECT_ALIGN: usize = 4096;
 const LOCK: &str = ".lock";
 /// How the names of objects end while they are written.
 const NEW: &str = ".new";
@@ -86,6 +91,56 @@ impl Directory {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(failed("open", &place, error)),
         }
+    }
+
+    /// The object as the medium has it, with its length: past the pages that the kernel keeps of it where the file system can do that,
+    /// otherwise after these were dropped.
+    fn open_medium(&self, name: &str) -> Result<Option<(File, u64)>> {
+        let Some(file) = self.open(name)? else { return Ok(None) };
+        let meta = file.metadata().map_err(|error| failed("look at", &self.path.join(name), error))?;
+        if !set_direct(&file, true) {
+            drop_pages(&file);
+        }
+        Ok(meta.is_file().then_some((file, meta.len())))
+    }
+
+    /// Gives a file's first `end` bytes to `take`, in pieces, until it has enough or the file ends.
+    fn medium_pieces(&self, name: &str, file: &File, end: u64, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        let mut memory = Vec::new();
+        let piece = aligned(&mut memory);
+        let mut at = 0;
+        while at < end {
+            // What is read directly begins at a block, whatever the last read answered.
+            let from = at - at % DIRECT_ALIGN as u64;
+            let got = match file.read_at(piece, from) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // One that takes the flag, and no direct read.
+                Err(error) if error.kind() == ErrorKind::InvalidInput && set_direct(file, false) => {
+                    drop_pages(file);
+                    file.read_at(piece, from)
+                }
+                got => got,
+            }
+            .map_err(|error| failed("read", &self.path.join(name), error))?;
+            let until = end.min(from + got as u64);
+            if until <= at {
+                break;
+            }
+            let is_enough = !take(&piece[(at - from) as usize..(until - from) as usize]);
+            self.counters.read(until - at);
+            at = until;
+            if is_enough {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_length(&self, name: &str, there: u64, bytes_max: u64) -> Result<()> {
+        if there <= bytes_max {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("{}: {name} has {there} bytes, expected at most {bytes_max}", self.url)))
     }
 
     /// Makes the folder of an object, so that it is still there after a power cut.
@@ -179,7 +234,9 @@ impl Directory {
     fn write_new(&self, place: &Path, new: &Path, bytes: &[u8]) -> Result<()> {
         let write = || -> io::Result<()> {
             let mut file = File::create(new)?;
-            file.write_all(bytes)?;
+            if bytes.len() < DIRECT_BYTES_MIN || !write_direct(&file, bytes)? {
+                file.write_all(bytes)?;
+            }
             file.sync_all()
         };
         let folder = place.parent().unwrap_or(&self.path);
@@ -211,15 +268,9 @@ impl Directory {
             return Ok(None);
         }
         let there = meta.len();
-        if there > bytes_max {
-            return Err(Error::corrupt(format!(
-                "{}: {name} has {there} bytes, expected at most {bytes_max}",
-                self.url
-            )));
-        }
+        self.check_length(name, there, bytes_max)?;
         // Objects are replaced, never changed: an open file keeps its length.
-        let mut bytes =
-            Vec::with_capacity(usize::try_from(there).map_err(|_| Error::invalid("an object beyond memory"))?);
+        let mut bytes = Vec::with_capacity(length_in_memory(there)?);
         io::Read::read_to_end(&mut &file, &mut bytes).map_err(|error| failed("read", &place(), error))?;
         Ok(Some(bytes))
     }
@@ -378,46 +429,28 @@ impl Storage for Directory {
     }
 
     fn read_back(&self, name: &str, bytes_max: u64) -> Result<Option<Bytes>> {
-        let Some(file) = self.open(name)? else { return Ok(None) };
-        drop_pages(&file);
-        let bytes = self.read(name, bytes_max)?;
-        Ok(bytes.map(|bytes| {
-            self.counters.read(bytes.len() as u64);
-            bytes.into()
-        }))
+        let Some((file, there)) = self.open_medium(name)? else { return Ok(None) };
+        self.check_length(name, there, bytes_max)?;
+        let mut bytes = Vec::with_capacity(length_in_memory(there)?);
+        self.medium_pieces(name, &file, there, |piece| {
+            bytes.extend_from_slice(piece);
+            true
+        })?;
+        Ok(Some(bytes.into()))
     }
 
     fn compare_back(&self, name: &str, sent: &[u8]) -> Result<Back> {
-        let Some(file) = self.open(name)? else { return Ok(Back::Missing) };
-        let error = |error| failed("read", &self.path.join(name), error);
-        let meta = file.metadata().map_err(error)?;
-        if !meta.is_file() {
-            return Ok(Back::Missing);
-        }
-        let bytes = meta.len();
-        drop_pages(&file);
-        let mut chunk = vec![0; COMPARED_BYTES];
-        let mut at = 0;
-        while at < sent.len() {
-            // Objects are replaced, never changed: an open file keeps its length.
-            let wanted = COMPARED_BYTES.min(sent.len() - at);
-            let got = match io::Read::read(&mut &file, &mut chunk[..wanted]) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                got => got.map_err(error)?,
-            };
-            if got == 0 {
-                return Ok(Back::Differs { at: at as u64, bytes });
+        let Some((file, there)) = self.open_medium(name)? else { return Ok(Back::Missing) };
+        let (mut at, mut back) = (0, Back::Same);
+        self.medium_pieces(name, &file, there.min(sent.len() as u64), |piece| {
+            if let Back::Differs { at: within, .. } = Back::of(&sent[at..at + piece.len()], piece) {
+                back = Back::Differs { at: at as u64 + within, bytes: there };
             }
-            if let Back::Differs { at: within, .. } = Back::of(&sent[at..at + got], &chunk[..got]) {
-                return Ok(Back::Differs { at: at as u64 + within, bytes });
-            }
-            at += got;
-        }
-        self.counters.read(at as u64);
-        match bytes == sent.len() as u64 {
-            true => Ok(Back::Same),
-            false => Ok(Back::Differs { at: at as u64, bytes }),
-        }
+            at += piece.len();
+            back == Back::Same
+        })?;
+        let is_whole = at == sent.len() && there == at as u64;
+        Ok(if back == Back::Same && !is_whole { Back::Differs { at: at as u64, bytes: there } } else { back })
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>> {
@@ -506,6 +539,50 @@ fn failed(verb: &str, place: &Path, error: io::Error) -> Error {
 fn unknown(verb: &str, place: &Path, error: io::Error) -> Error {
     Error::unknown(format!("cannot {verb} {}: objects may be there, or not after a power cut", place.display()))
         .with_source(error)
+}
+
+/// Has reads and writes of a file go past the kernel's pages, or not; `false` where its file system cannot.
+fn set_direct(file: &File, is_direct: bool) -> bool {
+    rustix::fs::fcntl_setfl(file, if is_direct { OFlags::DIRECT } else { OFlags::empty() }).is_ok()
+}
+
+/// A piece of memory as direct reads and writes want it.
+fn aligned(memory: &mut Vec<u8>) -> &mut [u8] {
+    memory.resize(PIECE_BYTES + DIRECT_ALIGN, 0);
+    let skip = memory.as_ptr().align_offset(DIRECT_ALIGN);
+    &mut memory[skip..skip + PIECE_BYTES]
+}
+
+/// Writes a new file past the kernel's pages: nobody reads so much again soon, and pages cost more than what is saved. `false`,
+/// with nothing written, where the file system cannot.
+fn write_direct(file: &File, bytes: &[u8]) -> io::Result<bool> {
+    if !set_direct(file, true) {
+        return Ok(false);
+    }
+    let mut memory = Vec::new();
+    let piece = aligned(&mut memory);
+    for (at, part) in bytes.chunks(PIECE_BYTES).enumerate() {
+        piece[..part.len()].copy_from_slice(part);
+        let whole = part.len().next_multiple_of(DIRECT_ALIGN);
+        piece[part.len()..whole].fill(0);
+        match file.write_all_at(&piece[..whole], (at * PIECE_BYTES) as u64) {
+            // One that takes the flag, and no direct write.
+            Err(error) if at == 0 && error.kind() == ErrorKind::InvalidInput => {
+                set_direct(file, false);
+                return Ok(false);
+            }
+            written => written?,
+        }
+    }
+    set_direct(file, false);
+    // The last block was written whole.
+    file.set_len(bytes.len() as u64)?;
+    Ok(true)
+}
+
+/// A length as memory has it.
+fn length_in_memory(bytes: u64) -> Result<usize> {
+    usize::try_from(bytes).map_err(|_| Error::invalid("an object beyond memory"))
 }
 
 /// Synced pages can be dropped; where the file system does not, or they are in use, the kernel's copy is read.
