@@ -326,7 +326,7 @@ impl Storage for Switch {
         self.there()?.read_back(name, bytes_max)
     }
 
-    fn compare_back(&self, name: &str, sent: &[u8]) -> forebay_core::Result<Back> {
+    fn compare_back(&self, name: &str, sent: &Bytes) -> forebay_core::Result<Back> {
         self.there()?.compare_back(name, sent)
     }
 

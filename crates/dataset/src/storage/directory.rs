@@ -12,7 +12,7 @@
 //! *On failure* of a write: the old object is there or the new one; an error after the rename is `OutcomeUnknown`.
 
 use super::spans::{self, Limits};
-use super::{Back, Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
+use super::{Back, Comparison, Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
 use bytes::Bytes;
 use forebay_core::{Error, Kind, Result};
 use rustix::buffer::spare_capacity;
@@ -439,18 +439,11 @@ impl Storage for Directory {
         Ok(Some(bytes.into()))
     }
 
-    fn compare_back(&self, name: &str, sent: &[u8]) -> Result<Back> {
+    fn compare_back(&self, name: &str, sent: &Bytes) -> Result<Back> {
         let Some((file, there)) = self.open_medium(name)? else { return Ok(Back::Missing) };
-        let (mut at, mut back) = (0, Back::Same);
-        self.medium_pieces(name, &file, there.min(sent.len() as u64), |piece| {
-            if let Back::Differs { at: within, .. } = Back::of(&sent[at..at + piece.len()], piece) {
-                back = Back::Differs { at: at as u64 + within, bytes: there };
-            }
-            at += piece.len();
-            back == Back::Same
-        })?;
-        let is_whole = at == sent.len() && there == at as u64;
-        Ok(if back == Back::Same && !is_whole { Back::Differs { at: at as u64, bytes: there } } else { back })
+        let mut comparison = Comparison::new(sent);
+        self.medium_pieces(name, &file, there.min(sent.len() as u64), |piece| comparison.take(piece))?;
+        Ok(comparison.end(there))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>> {

@@ -85,14 +85,35 @@ pub enum Back {
     },
 }
 
-impl Back {
-    fn of(sent: &[u8], back: &[u8]) -> Back {
+/// A comparison of what was put with what comes back, piece by piece.
+struct Comparison<'a> {
+    sent: &'a [u8],
+    at: usize,
+    is_same: bool,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(sent: &'a [u8]) -> Comparison<'a> {
+        Comparison { sent, at: 0, is_same: true }
+    }
+
+    /// Compares the next piece; `false` where the rest does not matter any more.
+    fn take(&mut self, piece: &[u8]) -> bool {
+        let sent = &self.sent[self.at..];
+        let sent = &sent[..sent.len().min(piece.len())];
         // Whole slices compare far faster than their bytes one by one.
-        if sent == back {
-            return Back::Same;
+        self.is_same &= sent == piece;
+        let same = |sent: &[u8]| sent.iter().zip(piece).take_while(|(one, other)| one == other).count();
+        self.at += if self.is_same { piece.len() } else { same(sent) };
+        self.is_same
+    }
+
+    /// The outcome, where the object has this many bytes.
+    fn end(self, bytes: u64) -> Back {
+        match self.is_same && self.at == self.sent.len() && bytes == self.at as u64 {
+            true => Back::Same,
+            false => Back::Differs { at: self.at as u64, bytes },
         }
-        let at = sent.iter().zip(back).position(|(one, other)| one != other).unwrap_or(sent.len().min(back.len()));
-        Back::Differs { at: at as u64, bytes: back.len() as u64 }
     }
 }
 
@@ -145,12 +166,15 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
         Ok(self.get(name, bytes_max)?.map(|(bytes, _)| bytes))
     }
 
-    /// Compares an object as the medium has it, as for [`Storage::read_back`], with what was put. A directory needs no memory for a
-    /// second copy.
+    /// Compares an object as the medium has it, as for [`Storage::read_back`], with what was put, as it comes: without memory for
+    /// a second copy.
     ///
     /// `Corrupt` for an object with more bytes, where the place looks at no other.
-    fn compare_back(&self, name: &str, sent: &[u8]) -> Result<Back> {
-        Ok(self.read_back(name, sent.len() as u64)?.map_or(Back::Missing, |back| Back::of(sent, &back)))
+    fn compare_back(&self, name: &str, sent: &Bytes) -> Result<Back> {
+        let Some(back) = self.read_back(name, sent.len() as u64)? else { return Ok(Back::Missing) };
+        let mut comparison = Comparison::new(sent);
+        comparison.take(&back);
+        Ok(comparison.end(back.len() as u64))
     }
 
     /// Names of all objects below a folder, which ends in `/`, or of all with an empty one; in order. A bucket without an index

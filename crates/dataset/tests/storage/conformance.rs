@@ -49,7 +49,7 @@ pub(crate) fn check_listing(place: &dyn Storage) {
 }
 
 fn what_comes_back_is_compared(place: &dyn Storage) {
-    assert_eq!(place.compare_back("compared/none", b"anything").unwrap(), Back::Missing);
+    assert_eq!(place.compare_back("compared/none", &Bytes::from_static(b"anything")).unwrap(), Back::Missing);
     // A directory writes large ones past the kernel's pages, the last block whole.
     for length in [1_000_000, (17 << 20) + 4321] {
         let (name, bytes_there) = ("compared/one", length as u64);
@@ -62,12 +62,12 @@ fn what_comes_back_is_compared(place: &dyn Storage) {
             let mut other = sent.to_vec();
             other[at] ^= 1;
             let differs = Back::Differs { at: at as u64, bytes: bytes_there };
-            assert_eq!(place.compare_back(name, &other).unwrap(), differs, "byte {at}");
+            assert_eq!(place.compare_back(name, &other.into()).unwrap(), differs, "byte {at}");
         }
         let longer = [&sent[..], b"more"].concat();
         let shorter = Back::Differs { at: bytes_there, bytes: bytes_there };
-        assert_eq!(place.compare_back(name, &longer).unwrap(), shorter);
-        let other = place.compare_back(name, &sent[..length - 1]);
+        assert_eq!(place.compare_back(name, &longer.into()).unwrap(), shorter);
+        let other = place.compare_back(name, &sent.slice(..length - 1));
         assert!(matches!(other, Ok(Back::Differs { .. })) || other.unwrap_err().kind() == Kind::Corrupt);
         place.remove(&[name.to_owned()]).unwrap();
     }

@@ -13,7 +13,7 @@ use super::attempt::{self, ATTEMPT, Attempt, ERROR_BYTES_MAX, Expected, Failure,
 use super::credentials::{Keys, Source};
 use super::http::Http;
 use super::repeat::Repeat;
-use crate::storage::{Condition, Options, Put, Tag};
+use crate::storage::{Back, Comparison, Condition, Options, Put, Tag};
 use bytes::Bytes;
 use forebay_core::{Error, Kind, Result};
 use futures_util::TryStreamExt;
@@ -123,6 +123,30 @@ impl Lane {
             match self.attempt(Expected::AtMost(bytes_max), repeat.deadline, call).await {
                 Ok(((bytes, tag), _)) => return Ok(Some((bytes, self.tag(name, tag)?))),
                 Err(Failure::Absent) => return Ok(None),
+                Err(failure) => repeat.after(failure, &keys).await?,
+            }
+        }
+    }
+
+    /// Compares a whole object with what was put.
+    pub(super) async fn compared(&self, name: &str, sent: &Bytes) -> Result<Back> {
+        let key = self.key(name)?;
+        let _permit = self.permit().await?;
+        let mut repeat = self.repeat("read", name);
+        loop {
+            let keys = self.keys.now();
+            let call = async {
+                let answer = self.store.get_opts(&key, GetOptions::default()).await?;
+                let bytes = answer.meta.size;
+                let (mut pieces, mut comparison) = (answer.into_stream(), Comparison::new(sent));
+                while let Some(piece) = pieces.try_next().await?
+                    && comparison.take(&piece)
+                {}
+                Ok(comparison.end(bytes))
+            };
+            match self.attempt(Expected::AtMost(sent.len() as u64), repeat.deadline, call).await {
+                Ok((back, _)) => return Ok(back),
+                Err(Failure::Absent) => return Ok(Back::Missing),
                 Err(failure) => repeat.after(failure, &keys).await?,
             }
         }

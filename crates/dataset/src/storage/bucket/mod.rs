@@ -20,7 +20,7 @@ mod repeat;
 
 use super::directory::slice;
 use super::spans::{self, Limits};
-use super::{Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
+use super::{Back, Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
 use address::{Address, Server};
 use bytes::Bytes;
 use credentials::Keys;
@@ -161,6 +161,12 @@ impl Storage for Bucket {
         names::check(name)?;
         let (lane, name) = (self.lane()?, name.to_owned());
         process::run(async move { lane.age(&name).await })
+    }
+
+    fn compare_back(&self, name: &str, sent: &Bytes) -> Result<Back> {
+        names::check(name)?;
+        let (lane, name, sent) = (self.lane()?, name.to_owned(), sent.clone());
+        process::run(async move { lane.compared(&name, &sent).await })
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>> {
