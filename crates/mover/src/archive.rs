@@ -321,7 +321,7 @@ impl Archive {
 const OBJECT_ENDING: &str = ".fba";
 
 /// Adler-32 as data management systems write it.
-pub(crate) fn adler32(bytes: &[u8]) -> String {
+fn adler32(bytes: &[u8]) -> String {
     format!("{:08x}", simd_adler32::adler32(&bytes))
 }
 

@@ -22,5 +22,5 @@ pub use archive::{Archive, Fault, Inventory, WholeEvent};
 pub use audit::{Audit, audit};
 pub use manifest::{Manifest, ManifestObject, folder_of, manifest_of};
 pub use mover::{Moved, Mover, MoverOptions};
-pub use object::{ArchivedEvent, Builder, Contents, EventPlace, Fragment, Head, Object, ReadPiece, piece_of};
+pub use object::{ArchivedEvent, Contents, EventPlace, Fragment, Head, Object, ReadPiece, piece_of};
 pub use restore::{Restore, restore};

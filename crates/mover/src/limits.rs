@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Bytes at which an object is ended: some seconds of a disk, and three of them in each lane fit into memory anywhere.
 pub(crate) const OBJECT_BYTES: usize = 128 << 20;
+/// Memory for head, tables and directory of an object, beside a sixteenth of its payloads; one that has more grows.
+pub(crate) const TABLES_BYTES: usize = 1 << 20;
 /// Claims that are moved beside each other: one is read, compared and named while another is on its way to the archive.
 pub(crate) const LANES: usize = 2;
 /// How long a claim lasts without a heartbeat.

@@ -16,11 +16,11 @@
 //! *On failure*: whatever dies, an object that no manifest names counts for nothing. Another mover goes on behind what the
 //! manifest has of the same container.
 
-use crate::archive::{Archive, adler32};
-use crate::limits::{CLAIM, LANES, OBJECT_BYTES, PATIENCE, PAUSE_MAX, PAUSE_MIN, PUTS_MAX};
+use crate::archive::Archive;
+use crate::limits::{CLAIM, LANES, OBJECT_BYTES, PATIENCE, PAUSE_MAX, PAUSE_MIN, PUTS_MAX, TABLES_BYTES};
 use crate::manifest::{Manifest, ManifestObject};
 use crate::object::{Builder, Contents, Head, Object, piece_of};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use forebay_core::{
     Attributes, Claim, ClaimRequest, ClaimedEvent, Error, EventStore, Kind, LiveState, MovedStore, Primary, Result,
     Sources, Unit,
@@ -105,7 +105,7 @@ pub struct Mover<S> {
     /// From when on the next object may go out.
     free_at: Mutex<Instant>,
     /// Memory of the last object of each lane, for the next ones.
-    spare: Mutex<Vec<Vec<u8>>>,
+    spare: Mutex<Vec<BytesMut>>,
     /// Lanes that changed a manifest at once would refuse each other.
     naming: Mutex<()>,
 }
@@ -382,7 +382,9 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     if group.builder.is_none() {
                         let head = self.head(claim, run, &stream, group.from)?;
                         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                        group.builder = Some(Builder::new(&head, schema, spare.unwrap_or_default())?);
+                        // As large as the unit lets it become, with what its tables take.
+                        let expected = self.options.object_bytes.min(claim.bytes as usize) / 16 * 17 + TABLES_BYTES;
+                        group.builder = Some(Builder::new(&head, schema, spare.unwrap_or_default(), expected)?);
                     }
                     if let Some(builder) = &mut group.builder {
                         builder.push(&claimed, event, attributes, schema)?;
@@ -435,16 +437,17 @@ impl<S: EventStore + MovedStore> Mover<S> {
         to: u64,
     ) -> Result<bool> {
         let Some(builder) = group.builder.take() else { return Ok(true) };
-        let (bytes, contents) = builder.finish();
-        let name = self.put_proved(claim, lost, run, stream, &bytes)?;
+        let built = builder.finish();
+        let (bytes, contents) = (&built.bytes, built.contents);
+        let name = self.put_proved(claim, lost, run, stream, bytes)?;
         let (Some(first), Some(last)) = (group.first.take(), group.last.take()) else {
             return Err(Error::internal("an object without events"));
         };
         let object = ManifestObject {
             name: name.clone(),
             bytes: bytes.len() as u64,
-            adler32: adler32(&bytes),
-            md5: self.options.md5.then(|| Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()),
+            adler32: built.adler32.clone(),
+            md5: self.options.md5.then(|| Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()),
             stream: stream.to_owned(),
             contents,
             first,
@@ -457,10 +460,10 @@ impl<S: EventStore + MovedStore> Mover<S> {
         };
         group.from = to;
         // A place may still have a handle of it; a copy would cost what is saved here.
-        if bytes.is_unique() {
+        if let Some(memory) = built.into_memory() {
             let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
             if spare.len() < self.options.lanes {
-                spare.push(bytes.into());
+                spare.push(memory);
             }
         }
         let keyspace = &self.store.keyspace().name;

@@ -8,11 +8,13 @@
 //! *Invariants*: every byte is covered by a checksum: head, metas, directory and trailer by one each, a payload by that of the
 //! readout. Nothing is read at a place that was not checked to lie in the object.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use forebay_core::{
     ClaimedEvent, Error, Event, KeySchema, Keyspace, LiveState, Primary, ReadFragment, Result, Source, Unit, crc32c,
 };
+use forebay_dataset::storage::ALIGNED;
 use serde::{Deserialize, Serialize};
+use simd_adler32::Adler32;
 use std::ops::Range;
 
 const MAGIC: [u8; 8] = *b"FBARCHIV";
@@ -94,45 +96,87 @@ pub struct Contents {
 }
 
 /// An object that grows in memory.
-#[derive(Debug)]
-pub struct Builder {
-    bytes: Vec<u8>,
+pub(crate) struct Builder {
+    /// From `skip` on the object: a directory writes it without a copy.
+    bytes: BytesMut,
+    skip: usize,
+    adler32: Adler32,
+    /// Bytes that the checksum covers.
+    summed: usize,
     directory: Vec<u8>,
     widths: (usize, usize),
     contents: Contents,
 }
 
+/// An object that is whole.
+pub(crate) struct Built {
+    pub(crate) bytes: Bytes,
+    pub(crate) contents: Contents,
+    pub(crate) adler32: String,
+    /// All of its memory.
+    memory: Bytes,
+}
+
+impl Built {
+    /// Its memory for the next object, unless somebody still reads it.
+    pub(crate) fn into_memory(self) -> Option<BytesMut> {
+        drop(self.bytes);
+        self.memory.try_into_mut().ok()
+    }
+}
+
 impl Builder {
-    /// An object without events, in the memory of an earlier one, whose pages the kernel need not clear again; what that holds is
-    /// dropped.
+    /// An object without events that grows to some `expected` bytes, in the memory of an earlier one, whose pages the kernel need
+    /// not clear again; what that holds is dropped.
     ///
     /// # Errors
     /// `Internal` where the head cannot be written.
-    pub fn new(head: &Head, schema: &KeySchema, mut bytes: Vec<u8>) -> Result<Builder> {
+    pub(crate) fn new(head: &Head, schema: &KeySchema, mut bytes: BytesMut, expected: usize) -> Result<Builder> {
         let json =
             serde_json::to_vec(head).map_err(|error| Error::internal("a head of an object").with_source(error))?;
         bytes.clear();
+        bytes.reserve(expected + ALIGNED);
+        let skip = bytes.as_ptr().align_offset(ALIGNED);
+        bytes.resize(skip, 0);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&crc32c(&json).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&json);
-        pad(&mut bytes);
         let widths = (schema.primary_bytes(), schema.rest_bytes());
-        Ok(Builder { bytes, directory: Vec::new(), widths, contents: Contents::default() })
+        let mut builder = Builder {
+            bytes,
+            skip,
+            adler32: Adler32::new(),
+            summed: 0,
+            directory: Vec::new(),
+            widths,
+            contents: Contents::default(),
+        };
+        builder.pad();
+        Ok(builder)
     }
 
     /// Bytes so far.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.bytes.len() + self.directory.len()
+    pub(crate) fn len(&self) -> usize {
+        self.at() + self.directory.len()
     }
 
-    /// Whether no event is in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.contents.events == 0
+    /// Where the next byte goes.
+    fn at(&self) -> usize {
+        self.bytes.len() - self.skip
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.skip + self.at().next_multiple_of(ALIGN), 0);
+        self.sum();
+    }
+
+    /// The checksum takes in what is new, while the processor's cache has it.
+    fn sum(&mut self) {
+        self.adler32.write(&self.bytes[self.skip + self.summed..]);
+        self.summed = self.at();
     }
 
     /// Adds an event, or the part of it that was read. Each payload is compared with its checksum first: what is rotten in the
@@ -140,7 +184,7 @@ impl Builder {
     ///
     /// # Errors
     /// `Corrupt` for a payload that does not match, `Invalid` for names that are longer than the format takes.
-    pub fn push<F: ReadFragment>(
+    pub(crate) fn push<F: ReadFragment>(
         &mut self,
         claimed: &ClaimedEvent,
         event: &Event<F>,
@@ -175,7 +219,7 @@ impl Builder {
             meta.extend_from_slice(&fragment.version().to_le_bytes());
             payload_bytes += fragment.len() as u64;
         }
-        self.directory.extend_from_slice(&(self.bytes.len() as u64).to_le_bytes());
+        self.directory.extend_from_slice(&(self.at() as u64).to_le_bytes());
         self.directory.extend_from_slice(&payload_bytes.to_le_bytes());
         self.directory.extend_from_slice(&(meta.len() as u32).to_le_bytes());
         self.directory.extend_from_slice(event.primary.as_bytes());
@@ -187,7 +231,7 @@ impl Builder {
         for fragment in &event.fragments {
             self.bytes.extend_from_slice(fragment);
         }
-        pad(&mut self.bytes);
+        self.pad();
         self.contents.events += 1;
         self.contents.fragments += event.fragments.len() as u64;
         self.contents.payload_bytes += payload_bytes;
@@ -195,9 +239,8 @@ impl Builder {
     }
 
     /// The whole object.
-    #[must_use]
-    pub fn finish(mut self) -> (Bytes, Contents) {
-        let offset = self.bytes.len() as u64;
+    pub(crate) fn finish(mut self) -> Built {
+        let offset = self.at() as u64;
         self.bytes.extend_from_slice(&self.directory);
         let mut end = Vec::with_capacity(TRAILER_BYTES - 16);
         end.extend_from_slice(&offset.to_le_bytes());
@@ -212,12 +255,11 @@ impl Builder {
         self.bytes.extend_from_slice(&VERSION.to_le_bytes());
         self.bytes.extend_from_slice(&crc32c(&end).to_le_bytes());
         self.bytes.extend_from_slice(&end);
-        (self.bytes.into(), self.contents)
+        self.sum();
+        let memory = self.bytes.freeze();
+        let adler32 = format!("{:08x}", self.adler32.finish());
+        Built { bytes: memory.slice(self.skip..), contents: self.contents, adler32, memory }
     }
-}
-
-fn pad(bytes: &mut Vec<u8>) {
-    bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
 }
 
 fn text(meta: &mut Vec<u8>, text: &str) -> Result<()> {

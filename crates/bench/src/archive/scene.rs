@@ -129,6 +129,7 @@ impl Scene {
     pub(super) fn read_claimed(&self, claims_max: usize) -> Result<Read> {
         let request = ClaimRequest { move_after: Duration::ZERO, duration: Duration::from_secs(600), device: None };
         let mut read = Read::default();
+        let (process, others) = (cpu_time(), times_of_others()?);
         let mut claims = Vec::new();
         while claims.len() < claims_max
             && let Some(claim) = self.store.claim(&request)?
@@ -150,6 +151,7 @@ impl Scene {
             }
             claims.push(claim.token);
         }
+        read.core_seconds = own_time(process, &others)?;
         for token in claims {
             self.store.give_back(&token)?;
         }
@@ -186,10 +188,7 @@ impl Scene {
         let moved = mover.run(true, &mut |_, _| {})?;
         let seconds = from.elapsed().as_secs_f64();
         let process_seconds = cpu_time().saturating_sub(process).as_secs_f64();
-        // The mover's lanes begin and end within: what the threads used that were there before and after is not theirs.
-        let after = times_of_others()?;
-        let gone = others.iter().filter_map(|(thread, before)| Some(after.get(thread)?.saturating_sub(*before)));
-        let core_seconds = process_seconds - gone.sum::<Duration>().as_secs_f64();
+        let core_seconds = own_time(process, &others)?;
         Ok(Trip { bytes: moved.contents.payload_bytes, seconds, core_seconds, process_seconds })
     }
 
@@ -257,6 +256,15 @@ impl Trip {
     }
 }
 
+/// Processor seconds of this thread, and of those that began and ended since: of what the process used, what the threads did not
+/// that were there before and after.
+fn own_time(process: Duration, others: &BTreeMap<i32, Duration>) -> Result<f64> {
+    let process = cpu_time().saturating_sub(process);
+    let after = times_of_others()?;
+    let gone = others.iter().filter_map(|(thread, before)| Some(after.get(thread)?.saturating_sub(*before)));
+    Ok(process.saturating_sub(gone.sum()).as_secs_f64())
+}
+
 /// Processor time until now of every thread of this process but this one.
 fn times_of_others() -> Result<BTreeMap<i32, Duration>> {
     let own = rustix::thread::gettid().as_raw_nonzero().get();
@@ -279,12 +287,19 @@ fn times_of_others() -> Result<BTreeMap<i32, Duration>> {
 pub(super) struct Read {
     pub(super) bytes: u64,
     pub(super) seconds: f64,
+    /// Of the processor, by the thread that reads.
+    pub(super) core_seconds: f64,
     pub(super) events: Vec<Primary>,
 }
 
 impl Read {
     pub(super) fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds
+    }
+
+    /// Core seconds for each 10⁹ bytes.
+    pub(super) fn cores(&self) -> f64 {
+        self.core_seconds / (self.bytes as f64 / 1e9)
     }
 }
 

@@ -24,8 +24,18 @@ pub(super) fn directory(on: &mut Measurement<'_>) -> Result<()> {
         "Into a directory",
         "One mover, from a store in the same process to a directory of the same device. *fio*: time of writing as many bytes, synced as \
          often as an object ends, and of reading them twice, directly; half of it before the mover and half after. *Core* is the mover's \
-         own threads, with their reading from the store; *process* has the store's threads too.",
-        &["repetition", "mover MB/s", "mover s", "fio s", "share", "core·s/GB", "process core·s/GB"],
+         own threads, with their reading from the store; *reading* is the same events read just before, and nothing done with them; \
+         *process* has the store's threads too.",
+        &[
+            "repetition",
+            "mover MB/s",
+            "mover s",
+            "fio s",
+            "share",
+            "core·s/GB",
+            "reading core·s/GB",
+            "process core·s/GB",
+        ],
     );
     let (mut shares, mut cores) = (Vec::new(), Vec::new());
     for repetition in 1..=on.plan.repetitions {
@@ -35,12 +45,13 @@ pub(super) fn directory(on: &mut Measurement<'_>) -> Result<()> {
         scene.write(on.buffer, on.plan.move_bytes, 1)?;
         let archive = archive_in(&scratch)?;
         let before = pass(on, &file)?;
+        let read = scene.read_claimed(usize::MAX)?;
         let trip = scene.move_all(on.plan, archive.clone())?;
         let yardstick = (before + pass(on, &file)?) / 2.0 * trip.bytes as f64 / on.plan.move_bytes as f64;
         scene.audit(&archive)?;
         let share = yardstick / trip.seconds;
         shares.push(share);
-        cores.push(trip.cores());
+        cores.push(trip.cores() - read.cores());
         table.add(vec![
             json!(repetition),
             json!(trip.rate() / 1e6),
@@ -48,13 +59,14 @@ pub(super) fn directory(on: &mut Measurement<'_>) -> Result<()> {
             json!(yardstick),
             json!(share),
             json!(trip.cores()),
+            json!(read.cores()),
             json!(trip.process_seconds / (trip.bytes as f64 / 1e9)),
         ]);
     }
     on.sections.push(table);
     let share = "into a directory: time of fio writing once and reading twice, by the mover's";
     on.goals.push(goal(share.to_owned(), Some(median(&shares)), 0.45, false));
-    let core = "into a directory: core·s/GB of the mover's threads, reading from the store included";
+    let core = "into a directory: core·s/GB of the mover's threads, without reading from the store";
     on.goals.push(goal(core.to_owned(), Some(median(&cores)), 0.5, true));
     Ok(())
 }

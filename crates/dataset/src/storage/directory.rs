@@ -12,7 +12,7 @@
 //! *On failure* of a write: the old object is there or the new one; an error after the rename is `OutcomeUnknown`.
 
 use super::spans::{self, Limits};
-use super::{Back, Comparison, Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
+use super::{ALIGNED, Back, Comparison, Condition, Counters, Options, Part, Put, Storage, Tag, Traffic, names};
 use bytes::Bytes;
 use forebay_core::{Error, Kind, Result};
 use rustix::buffer::spare_capacity;
@@ -35,8 +35,6 @@ const LOCK_WAIT_MAX: Duration = Duration::from_millis(20);
 const PIECE_BYTES: usize = 1 << 20;
 /// Objects from this size on are written directly.
 const DIRECT_BYTES_MIN: usize = 16 << 20;
-/// What places and memory of direct reads are a multiple of.
-const DIRECT_ALIGN: usize = 4096;
 const LOCK: &str = ".lock";
 /// How the names of objects end while they are written.
 const NEW: &str = ".new";
@@ -111,7 +109,7 @@ impl Directory {
         let mut at = 0;
         while at < end {
             // What is read directly begins at a block, whatever the last read answered.
-            let from = at - at % DIRECT_ALIGN as u64;
+            let from = at - at % ALIGNED as u64;
             let got = match file.read_at(piece, from) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // One that takes the flag, and no direct read.
@@ -541,8 +539,8 @@ fn set_direct(file: &File, is_direct: bool) -> bool {
 
 /// A piece of memory as direct reads and writes want it.
 fn aligned(memory: &mut Vec<u8>) -> &mut [u8] {
-    memory.resize(PIECE_BYTES + DIRECT_ALIGN, 0);
-    let skip = memory.as_ptr().align_offset(DIRECT_ALIGN);
+    memory.resize(PIECE_BYTES + ALIGNED, 0);
+    let skip = memory.as_ptr().align_offset(ALIGNED);
     &mut memory[skip..skip + PIECE_BYTES]
 }
 
@@ -553,12 +551,22 @@ fn write_direct(file: &File, bytes: &[u8]) -> io::Result<bool> {
         return Ok(false);
     }
     let mut memory = Vec::new();
-    let piece = aligned(&mut memory);
-    for (at, part) in bytes.chunks(PIECE_BYTES).enumerate() {
-        piece[..part.len()].copy_from_slice(part);
-        let whole = part.len().next_multiple_of(DIRECT_ALIGN);
-        piece[part.len()..whole].fill(0);
-        match file.write_all_at(&piece[..whole], (at * PIECE_BYTES) as u64) {
+    let mut at = 0;
+    while let rest = &bytes[at..]
+        && !rest.is_empty()
+    {
+        let whole = rest.len() / ALIGNED * ALIGNED;
+        let (block, taken) = if whole > 0 && rest.as_ptr().align_offset(ALIGNED) == 0 {
+            (&rest[..whole], whole)
+        } else {
+            let piece = aligned(&mut memory);
+            let taken = rest.len().min(PIECE_BYTES);
+            let whole = taken.next_multiple_of(ALIGNED);
+            piece[..taken].copy_from_slice(&rest[..taken]);
+            piece[taken..whole].fill(0);
+            (&piece[..whole], taken)
+        };
+        match file.write_all_at(block, at as u64) {
             // One that takes the flag, and no direct write.
             Err(error) if at == 0 && error.kind() == ErrorKind::InvalidInput => {
                 set_direct(file, false);
@@ -566,6 +574,7 @@ fn write_direct(file: &File, bytes: &[u8]) -> io::Result<bool> {
             }
             written => written?,
         }
+        at += taken;
     }
     set_direct(file, false);
     // The last block was written whole.

@@ -69,6 +69,9 @@ pub struct Traffic {
     pub bytes_written: u64,
 }
 
+/// What a place in memory is a multiple of, so that a directory writes a large object from there without a copy.
+pub const ALIGNED: usize = 4096;
+
 /// How what a place has compares with what was put there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Back {
