@@ -62,7 +62,7 @@ pub(crate) struct Move {
     /// Bytes at which an object is ended.
     #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = units::parse_len)]
     object_bytes: usize,
-    /// Containers that are moved beside each other, 1 to 64: each needs the memory of three objects for each of its streams.
+    /// Containers that are moved beside each other, 1 to 64: each needs memory for an object of each stream.
     #[arg(long, value_name = "N", default_value_t = MoverOptions::default().lanes)]
     lanes: usize,
     /// How long a claim lasts when its mover is not heard of: 1 s to 1 h.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bytes at which an object is ended: some seconds of a disk, and three of them in each lane fit into memory anywhere.
+/// Bytes at which an object is ended: some seconds of a disk, and a few of them fit into memory anywhere.
 pub(crate) const OBJECT_BYTES: usize = 128 << 20;
 /// Memory for head, tables and directory of an object, beside a sixteenth of its payloads; one that has more grows.
 pub(crate) const TABLES_BYTES: usize = 1 << 20;

@@ -10,8 +10,8 @@
 //! share nothing but the limit of bytes a second, and take turns at manifests.
 //!
 //! *Invariants*: a claim is proved only after all of its events are in objects that were read back, that compared, and that
-//! manifests name. Memory is bounded: in each lane one object for each stream of a container, of the one
-//! that is compared a second copy where the place is no directory, and the memory of the last one for the next.
+//! manifests name. Memory is bounded: in each lane one object for each stream of a container, and the memory of the last one for
+//! the next.
 //!
 //! *On failure*: whatever dies, an object that no manifest names counts for nothing. Another mover goes on behind what the
 //! manifest has of the same container.
