@@ -61,12 +61,18 @@ fn moved_beside(ceph: &Mutex<Ceph>, name: &str, fail: impl FnOnce(&mut Ceph)) {
 
 #[test]
 fn a_real_ceph_that_fails_in_the_middle_gets_everything_once() {
-    let ceph = Ceph::start(&[("archive", INDEXED), ("plain", INDEX_LESS)]).unwrap_or_else(|error| panic!("{error}"));
+    let buckets = [("archive", INDEXED), ("plain", INDEX_LESS)];
+    let ceph = Ceph::start_on_disk(&buckets).unwrap_or_else(|error| panic!("{error}"));
     let ceph = Mutex::new(ceph);
     moved_beside(&ceph, "gateway", |ceph| {
         ceph.stop_gateway().unwrap();
         std::thread::sleep(Duration::from_secs(1));
         ceph.start_gateway().unwrap();
+    });
+    moved_beside(&ceph, "killed-osd", |ceph| {
+        ceph.stop_osd().unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        ceph.start_osd().unwrap();
     });
     moved_beside(&ceph, "osd", |ceph| {
         ceph.stall_osd(true).unwrap();

@@ -9,8 +9,17 @@ use std::process::{Command, Stdio};
 pub(super) const FSID: &str = "7f0be5a1-0000-4000-8000-000000000001";
 pub(super) const OSD: &str = "7f0be5a1-0000-4000-8000-000000000002";
 
-/// Writes `ceph.conf` and `keyring`.
-pub(super) fn write(folder: &Path, monitor: u16, gateway: u16) -> Result<()> {
+/// Of an OSD in memory, which loses all with its process.
+pub(super) const MEMORY: &str = "osd_objectstore = memstore
+memstore_device_bytes = 8589934592";
+/// Of an OSD on the disk, in a sparse file: what it answered is there after a kill.
+pub(super) const DISK: &str = "osd_objectstore = bluestore
+bluestore_block_size = 4294967296
+bluestore_cache_autotune = false
+bluestore_cache_size = 67108864";
+
+/// Writes `ceph.conf` and `keyring`, for an OSD in memory or on the disk.
+pub(super) fn write(folder: &Path, osd: &str, monitor: u16, gateway: u16) -> Result<()> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let dir = folder.display();
     let text = format!(
@@ -58,11 +67,10 @@ mgr_initial_modules =
 
 [osd]
 osd_data = {dir}/osd
-osd_objectstore = memstore
+{osd}
 osd_max_object_name_len = 256
 osd_max_object_namespace_len = 64
 osd_class_update_on_start = false
-memstore_device_bytes = 8589934592
 
 [client.rgw]
 rgw_data = {dir}/rgw

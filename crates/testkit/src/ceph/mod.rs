@@ -64,21 +64,33 @@ impl Ceph {
     /// # Errors
     /// Where a package is missing, or something does not start in time.
     pub fn start(buckets: &[(&str, &str)]) -> Result<Ceph> {
-        check_programs()?;
-        // A port that was free may be somebody else's by now.
-        Ceph::try_start(buckets).or_else(|_| Ceph::try_start(buckets))
+        Ceph::start_with(configuration::MEMORY, buckets)
     }
 
-    fn try_start(buckets: &[(&str, &str)]) -> Result<Ceph> {
+    /// As [`Ceph::start`], with an OSD whose death loses nothing that it answered.
+    ///
+    /// # Errors
+    /// As for [`Ceph::start`].
+    pub fn start_on_disk(buckets: &[(&str, &str)]) -> Result<Ceph> {
+        Ceph::start_with(configuration::DISK, buckets)
+    }
+
+    fn start_with(osd: &str, buckets: &[(&str, &str)]) -> Result<Ceph> {
+        check_programs()?;
+        // A port that was free may be somebody else's by now.
+        Ceph::try_start(osd, buckets).or_else(|_| Ceph::try_start(osd, buckets))
+    }
+
+    fn try_start(osd: &str, buckets: &[(&str, &str)]) -> Result<Ceph> {
         let [monitor, gateway] = free_ports()?;
         let mut ceph = Ceph { daemons: vec![], folder: TempDir::new(), port: gateway };
-        configuration::write(ceph.folder.path(), monitor, gateway)?;
+        configuration::write(ceph.folder.path(), osd, monitor, gateway)?;
         ceph.make_monitor(monitor)?;
         ceph.daemon("ceph-mon", &["-i", "a"])?;
         ceph.wait("monitor", |ceph| ceph.run("ceph", &["--connect-timeout", "5", "-s"]).is_ok())?;
         ceph.daemon("ceph-mgr", &["-i", "x"])?;
         ceph.make_osd()?;
-        ceph.daemon(OSD, &["-i", "0"])?;
+        ceph.start_osd()?;
         ceph.wait("OSD", |ceph| ceph.run("ceph", &["osd", "stat"]).is_ok_and(|stat| stat.contains("1 up")))?;
         ceph.make_gateway()?;
         ceph.start_gateway()?;
@@ -99,9 +111,29 @@ impl Ceph {
     /// # Errors
     /// Where it does not run.
     pub fn stop_gateway(&mut self) -> Result<()> {
-        let at = self.daemons.iter().position(|(name, _)| name == GATEWAY).ok_or("no gateway runs")?;
+        self.kill(GATEWAY)
+    }
+
+    fn kill(&mut self, daemon: &str) -> Result<()> {
+        let at = self.daemons.iter().position(|(name, _)| name == daemon).ok_or(format!("no {daemon} runs"))?;
         let (_, mut child) = self.daemons.remove(at);
-        child.kill().and_then(|()| child.wait()).map(drop).map_err(|error| format!("{GATEWAY}: {error}"))
+        child.kill().and_then(|()| child.wait()).map(drop).map_err(|error| format!("{daemon}: {error}"))
+    }
+
+    /// Kills the OSD: nothing that needs it is answered until [`Ceph::start_osd`]. One in memory loses everything.
+    ///
+    /// # Errors
+    /// Where it does not run.
+    pub fn stop_osd(&mut self) -> Result<()> {
+        self.kill(OSD)
+    }
+
+    /// Starts the OSD, with what it had when it was killed.
+    ///
+    /// # Errors
+    /// Where the program does not start.
+    pub fn start_osd(&mut self) -> Result<()> {
+        self.daemon(OSD, &["-i", "0"])
     }
 
     /// Starts the gateway, at the same address after [`Ceph::stop_gateway`].
