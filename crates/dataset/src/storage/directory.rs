@@ -544,8 +544,8 @@ fn aligned(memory: &mut Vec<u8>) -> &mut [u8] {
     &mut memory[skip..skip + PIECE_BYTES]
 }
 
-/// Writes a new file past the kernel's pages: nobody reads so much again soon, and pages cost more than what is saved. `false`,
-/// with nothing written, where the file system cannot.
+/// Writes a new file past the kernel's pages: nobody reads so much again soon, and pages cost more than what is saved. `false`
+/// where the file system cannot: then all of it is still to be written.
 fn write_direct(file: &File, bytes: &[u8]) -> io::Result<bool> {
     if !set_direct(file, true) {
         return Ok(false);
@@ -568,7 +568,7 @@ fn write_direct(file: &File, bytes: &[u8]) -> io::Result<bool> {
         };
         match file.write_all_at(block, at as u64) {
             // One that takes the flag, and no direct write.
-            Err(error) if at == 0 && error.kind() == ErrorKind::InvalidInput => {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 set_direct(file, false);
                 return Ok(false);
             }
