@@ -5,6 +5,7 @@
 //! s3       a stand-in for S3 that does wrong what it is asked to (feature `s3`)
 //! ceph     a real Ceph with an S3 gateway, on loopback (feature `ceph`)
 //! TempDir  a directory that goes with its test
+//! Mounted  a file system of a size (needs root)
 //! served   a client and a server that look like a store: its tests, over the network (feature `served`)
 //! ```
 //!
@@ -13,12 +14,14 @@
 #[cfg(feature = "ceph")]
 pub mod ceph;
 pub mod media;
+mod mounted;
 #[cfg(feature = "s3")]
 pub mod s3;
 #[cfg(feature = "served")]
 mod served;
 mod temp_dir;
 
+pub use mounted::Mounted;
 pub use temp_dir::TempDir;
 
 #[cfg(feature = "served")]

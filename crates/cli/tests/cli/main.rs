@@ -17,6 +17,7 @@ mod catalog;
 mod dataset;
 mod demo;
 mod device;
+mod exchange;
 mod gone;
 mod levels;
 mod plan;

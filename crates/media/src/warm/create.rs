@@ -179,7 +179,10 @@ fn refused(device: &dyn Device, error: io::Error) -> Error {
     let name = device.name();
     let error_kind = error.kind();
     match error_kind {
-        io::ErrorKind::AlreadyExists => Error::conflict(format!("{name} holds containers already")),
+        io::ErrorKind::AlreadyExists => Error::conflict(format!(
+            "{name} holds containers already: name another directory, or empty this one if no store lists it, as after \
+             an interrupted creation or exchange"
+        )),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             Error::full_of(format!("device {name}"), "operator", format!("{name} has not the space that was asked for"))
         }

@@ -4,35 +4,8 @@ use crate::scene::{RUN, Scene, options};
 use forebay_core::Kind;
 use forebay_dataset::storage::Options;
 use forebay_mover::{Archive, MoverOptions};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use forebay_testkit::Mounted;
 use std::time::Duration;
-
-/// A tmpfs, unmounted on drop.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(at: &Path, options: &str) -> Mounted {
-        std::fs::create_dir_all(at).unwrap();
-        mount(at, options, &["-t", "tmpfs", "tmpfs"]);
-        Mounted(at.to_owned())
-    }
-
-    fn again(&self, options: &str) {
-        mount(&self.0, &format!("remount,{options}"), &[]);
-    }
-}
-
-fn mount(at: &Path, options: &str, what: &[&str]) {
-    let done = Command::new("mount").args(["-o", options]).args(what).arg(at).status().unwrap();
-    assert!(done.success(), "this test mounts a tmpfs: it needs root");
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
 
 fn refused(scene: &Scene, archive: &Archive, words: &str) {
     let impatient = MoverOptions { patience: Duration::from_millis(300), ..options() };

@@ -3,44 +3,28 @@
 use super::{SPAN, TempDir, config, link_config, paths, push, read_all, record, settle};
 use forebay_core::Kind;
 use forebay_recorder::{GapReason, Recording, WarmDir};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use forebay_testkit::Mounted;
+use std::path::Path;
 
-/// A tmpfs of a size, unmounted on drop.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(at: &Path, kib: u32) -> Mounted {
-        std::fs::create_dir_all(at).unwrap();
-        let size = format!("size={kib}k,mode=0755");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).status().unwrap();
-        assert!(mounted.success(), "this test mounts a tmpfs: it needs root");
-        Mounted(at.to_owned())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.0).status();
-        assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
-    }
+fn mounted(at: &Path, kib: u32) -> Mounted {
+    Mounted::new(at, &format!("size={kib}k,mode=0755"))
 }
 
 #[test]
 fn a_file_system_without_the_room_is_refused_and_left_clean() {
     let temp = TempDir::new();
-    let mounted = Mounted::new(&temp.path().join("small"), 2048);
-    let dirs = [WarmDir { path: mounted.0.clone(), bytes: 8 << 20 }];
+    let mounted = mounted(&temp.path().join("small"), 2048);
+    let dirs = [WarmDir { path: mounted.path().to_owned(), bytes: 8 << 20 }];
     let error = Recording::create(&dirs, config()).unwrap_err();
     assert_eq!(error.kind(), Kind::Full, "{error}");
-    let left: Vec<String> = std::fs::read_dir(&mounted.0)
+    let left: Vec<String> = std::fs::read_dir(mounted.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .filter(|name| name != "device.lock")
         .collect();
     assert!(left.is_empty(), "{left:?}");
     // What fits is made in the same place.
-    let dirs = [WarmDir { path: mounted.0.clone(), bytes: 1 << 20 }];
+    let dirs = [WarmDir { path: mounted.path().to_owned(), bytes: 1 << 20 }];
     let recording = Recording::create(&dirs, config()).unwrap();
     let (produced, manifest) = record(&recording, 1, 200);
     drop(recording);
@@ -50,13 +34,13 @@ fn a_file_system_without_the_room_is_refused_and_left_clean() {
 #[test]
 fn links_that_outgrow_their_containers_are_told_from_which_tick_on() {
     let temp = TempDir::new();
-    let mounted = Mounted::new(&temp.path().join("small"), 4096);
-    let dirs = [WarmDir { path: mounted.0.clone(), bytes: 2 << 20 }];
+    let mounted = mounted(&temp.path().join("small"), 4096);
+    let dirs = [WarmDir { path: mounted.path().to_owned(), bytes: 2 << 20 }];
     let recording = Recording::create(&dirs, config()).unwrap();
     let mut links = recording.links(vec![link_config(0), link_config(1)]).unwrap();
     // The file system fills to its last byte meanwhile: what the recording needs at its end is its own already.
     let mut filler = 0;
-    while std::fs::write(mounted.0.join(format!("filler-{filler}")), [1; 4096]).is_ok() {
+    while std::fs::write(mounted.path().join(format!("filler-{filler}")), [1; 4096]).is_ok() {
         filler += 1;
     }
     let mut produced = Vec::new();
@@ -76,7 +60,7 @@ fn links_that_outgrow_their_containers_are_told_from_which_tick_on() {
     }
     let failure = manifest.devices[0].failure.as_ref().unwrap();
     assert!(failure.starts_with("disk full"), "{failure}");
-    assert!(mounted.0.join("manifest.json").is_file());
+    assert!(mounted.path().join("manifest.json").is_file());
     settle(&manifest, &produced, &read_all(&Recording::open(&paths(&dirs), false).unwrap()));
 }
 

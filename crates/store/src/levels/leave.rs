@@ -8,7 +8,7 @@
 //! *Invariants*: the list says durably that a device leaves before anything moves; what is on it counts there until it is durable
 //! elsewhere, as with every move (tests/levels/drain.rs).
 
-use super::list::{is_listed, remember_exchange, remember_leaving};
+use super::list::{is_listed, remember_exchange, remember_leaving, took_a_place};
 use super::open::open_device;
 use crate::config::{WarmDevice, WarmPlace};
 use crate::engine::Engine;
@@ -42,7 +42,7 @@ impl Store {
 
     /// Gives the place of a drained device to an empty directory, from the next opening of the store on: it gets the containers and
     /// the decision log of the device, and data once the store was opened again. Until then the store goes on without it, and the
-    /// drain cannot be undone. The directory is made if need be; the same exchange may be repeated.
+    /// drain cannot be undone. The directory is made if need be; the same exchange may be repeated, also after that opening.
     ///
     /// # Errors
     /// `Conflict` where the device is not drained, was exchanged for another one, or the directory holds containers already; `Invalid`
@@ -92,6 +92,10 @@ impl Engine {
             None => {}
         }
         let name = level.warm.name_of(number);
+        // It was exchanged in an earlier life, whose answer may not have arrived.
+        if took_a_place(dir, &to, &name)? {
+            return Ok(());
+        }
         if is_listed(dir, &to)? {
             return Err(Error::invalid(format!("{} is a device of this store, or was one", to.display())));
         }

@@ -107,6 +107,16 @@ pub(super) fn is_listed(dir: &Path, path: &Path) -> Result<bool> {
         .any(|known| same_path(known) == path))
 }
 
+/// Whether the device of this name is this directory, and took the place of another one.
+///
+/// # Errors
+/// `Invalid` where the list cannot be read.
+pub(super) fn took_a_place(dir: &Path, path: &Path, name: &str) -> Result<bool> {
+    let (rows, path) = (read_rows(dir)?.unwrap_or_default(), same_path(path));
+    Ok(same_path(Path::new(name)) == path
+        && rows.iter().any(|row| row.replaces.is_some() && same_path(&row.path) == path))
+}
+
 fn change(dir: &Path, name: &str, change: impl FnOnce(&mut DeviceRow)) -> Result<()> {
     let mut rows = read_rows(dir)?.unwrap_or_default();
     let path = same_path(Path::new(name));
