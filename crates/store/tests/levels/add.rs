@@ -4,10 +4,12 @@ use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, contents, eventually, key, payload, put, refused, small_config};
 use forebay_store::core::{Kind, Level, Primary, Result};
 use forebay_store::{Config, PutOutcome, Sources, Store, WarmDevice, check, measure};
-use forebay_testkit::media::{SimDevice, SimMedium};
+use forebay_testkit::media::{FaultyDevice, SimDevice, SimMedium};
 use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 const MOST: usize = 6000;
 const REGION_BYTES: u64 = 1 << 20;
@@ -291,10 +293,9 @@ impl Scene {
     }
 }
 
-/// The power fails at each step of each medium while two devices are added and taken in.
-#[test]
-fn a_cut_at_any_step_of_growing_is_made_good_by_the_next_opening() {
-    let config = Config {
+/// For media of which a cut is looked at in full.
+fn simulated() -> Config {
+    Config {
         segment_bytes: Some(16 << 10),
         write_heads: 1,
         maintenance: false,
@@ -303,7 +304,13 @@ fn a_cut_at_any_step_of_growing_is_made_good_by_the_next_opening() {
         container_bytes: 64 << 10,
         device_log_bytes: 64 << 10,
         ..small_config()
-    };
+    }
+}
+
+/// The power fails at each step of each medium while two devices are added and taken in.
+#[test]
+fn a_cut_at_any_step_of_growing_is_made_good_by_the_next_opening() {
+    let config = simulated();
     let mut cuts = [0; 3];
     // Medium 4 is the hot level.
     for at in 0..5 {
@@ -344,4 +351,50 @@ fn a_cut_at_any_step_of_growing_is_made_good_by_the_next_opening() {
         }
     }
     assert!(cuts.iter().all(|cuts| *cuts > 10), "by how many were added: {cuts:?}");
+}
+
+/// A device refuses the block that makes it count the new ones: nothing is served, nothing has changed.
+#[test]
+fn a_device_that_cannot_be_told_is_named() {
+    for at in [0, 2] {
+        let (scene, store) = Scene::new(simulated());
+        let added = WarmDevice::device(scene.devices[2].clone(), 0);
+        measure::add_device(&store, &added).unwrap();
+        store.close().unwrap();
+        drop(store);
+        let faulty = FaultyDevice::new(scene.devices[at].clone());
+        faulty.refuse_writes("device.fb");
+        let mut config = scene.config(&scene.devices[..3]);
+        config.warm[at] = WarmDevice::device(faulty.clone(), 0);
+        let open = || Store::open_on(scene.medium.clone(), &events_of(1), config.clone());
+        assert!(refused(open(), Kind::Unavailable).contains("device.fb cannot be written"));
+        faulty.heal();
+        let store = open().unwrap();
+        assert_eq!(containers(&store).len(), 3);
+        check_all(&store, 12);
+    }
+}
+
+/// Another life must not read or change the list while this one does.
+#[test]
+fn close_waits_for_a_device_that_is_being_added() {
+    let (scene, store) = Scene::new(simulated());
+    let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+    let (at_begin, at_end) = (begun.clone(), ended.clone());
+    scene.devices[2].before_step(3, move |_| {
+        at_begin.wait();
+        std::thread::sleep(Duration::from_millis(300));
+        at_end.store(true, Ordering::SeqCst);
+    });
+    let closing = store.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            begun.wait();
+            closing.close().unwrap();
+            assert!(ended.load(Ordering::SeqCst), "closed while a device was made");
+        });
+        // It may still succeed: what the list says counts.
+        let _ = measure::add_device(&store, &WarmDevice::device(scene.devices[2].clone(), 0));
+    });
+    refused(measure::add_device(&store, &WarmDevice::device(scene.devices[3].clone(), 0)), Kind::Closed);
 }
