@@ -6,7 +6,7 @@
 //!
 //! *Invariants*: a device is taken in before any other one counts it, and the region counts it last. So an opening that finds
 //! revision 0 on a device that others count knows that it was never the store's, and that another one has its number
-//! (test `a_directory_that_never_became_a_device_is_refused`). Nothing is written to a device before the region counts it.
+//! (test `a_directory_that_never_became_a_device_is_refused`). No data goes to a device before all others count it.
 //!
 //! *On failure*: an opening that is cut off in between has changed nothing that the next one does not do again
 //! (tests/levels/add.rs).
