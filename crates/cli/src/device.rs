@@ -1,11 +1,12 @@
-//! `forebay device`: the devices of the warm level, one by one: which there are, and taking one out of use.
+//! `forebay device`: the devices of the warm level, one by one: which there are, taking one out of use, adding one.
 
+use crate::levels::{WarmDir, parse_dir};
 use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{signal, units};
 use forebay_core::{ContainerStatus, DeviceStatus, Error, EventStore, OperatedStore, Result};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ Show each device of the warm level: its number, how many of its containers are f
   drained       it leaves, and nothing is on it any more
   exchanged     another directory replaces it at the next opening of the store
   missing       it is not there, and that loss was accepted
+  added         it becomes a device at the next opening of the store
 
 Without a warm level the exit code is 1.
 
@@ -50,11 +52,25 @@ Example: drain and exchange a disk of a served store without losing anything:
   forebay device exchange --connect tcp://daq01:7440 1 /disk7/warm
   systemctl restart forebay";
 
+const ADD_HELP: &str = "\
+Add a directory as one more device, while data is taken: more space, and more bandwidth. The directory, on a disk of its own, gets \
+containers of the size that the store has, and the decision log; its full size is allocated at once. It takes data from the next opening \
+of the store on: restart the server when it suits. No data moves: the new device is preferred while it has more free containers.
+
+Without a size it gets as many containers as device 0. For a served store the path is one of the server's machine. The directory may \
+exist, but may hold no containers; the same command may be repeated. After the next opening the device cannot be removed again, only \
+drained and exchanged.
+
+Example: 2 TiB more for a served store, and the same as device 0 for one that nobody serves:
+  forebay device add --connect tcp://daq01:7440 /disk8/warm:2TiB
+  systemctl restart forebay
+  forebay device add /tmp/two /var/tmp/two-more";
+
 /// How often `--wait` looks, and how often it says how far it is.
 const LOOK: Duration = Duration::from_millis(100);
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// The devices of the warm level: list them, drain or exchange one.
+/// The devices of the warm level: list them, drain, exchange or add one.
 #[derive(clap::Args)]
 pub(crate) struct Command {
     #[command(subcommand)]
@@ -66,6 +82,7 @@ enum What {
     Ls(Ls),
     Drain(Drain),
     Exchange(Exchange),
+    Add(Add),
 }
 
 /// Show the devices of the warm level.
@@ -105,12 +122,24 @@ struct Exchange {
     to: PathBuf,
 }
 
+/// Add a directory as one more device.
+#[derive(clap::Args)]
+#[command(long_about = ADD_HELP)]
+struct Add {
+    #[command(flatten)]
+    store: Place,
+    /// The new directory, on the machine of the store, perhaps with a size: `/disk8/warm:2TiB`.
+    #[arg(value_name = "NEW[:SIZE]", value_parser = parse_dir)]
+    to: WarmDir,
+}
+
 impl Command {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
         match &self.what {
             What::Ls(ls) => ls.run(out),
             What::Drain(drain) => drain.run(out),
             What::Exchange(exchange) => exchange.run(out),
+            What::Add(add) => add.run(out),
         }
     }
 }
@@ -118,11 +147,15 @@ impl Command {
 impl Ls {
     fn run(&self, out: &mut Output) -> Result<Answer> {
         let store = self.store.open(out)?;
-        let devices = devices(&store)?;
+        let (devices, added) = (devices(&store)?, added(&store)?);
         store.close()?;
-        out.json(&devices.iter().map(Seen::as_json).collect::<Vec<_>>())?;
+        let known = devices.iter().map(Seen::as_json);
+        out.json(&known.chain(added.iter().map(|name| added_json(name))).collect::<Vec<_>>())?;
         for device in &devices {
             out.line(device.line())?;
+        }
+        for name in &added {
+            out.line(added_line(name))?;
         }
         if devices.is_empty() {
             out.note("forebay: this store has no warm level (`forebay create DIR --warm DIR` makes one with it)");
@@ -169,9 +202,7 @@ impl Drain {
 impl Exchange {
     fn run(&self, out: &mut Output) -> Result<Answer> {
         let store = self.store.open(out)?;
-        // From here: the server has a working directory of its own.
-        let to = std::path::absolute(&self.to)
-            .map_err(|error| Error::invalid(format!("{}: no path", self.to.display())).with_source(error))?;
+        let to = from_here(&self.to)?;
         store.exchange_device(self.device, &to)?;
         let device = devices(&store)?.into_iter().find(|device| device.number == self.device);
         store.close()?;
@@ -180,6 +211,37 @@ impl Exchange {
         out.json(&device.as_json())?;
         Ok(Answer::Yes)
     }
+}
+
+impl Add {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let store = self.store.open(out)?;
+        let to = from_here(&self.to.path)?;
+        store.add_device(&to, self.to.bytes)?;
+        store.close()?;
+        let name = to.display().to_string();
+        out.line(added_line(&name))?;
+        out.json(&added_json(&name))?;
+        Ok(Answer::Yes)
+    }
+}
+
+/// The path as it is from here: a server has a working directory of its own.
+fn from_here(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::invalid(format!("{}: no path", path.display())).with_source(error))
+}
+
+/// Directories that become devices at the next opening.
+fn added(store: &Opened) -> Result<Vec<String>> {
+    Ok(store.stats()?.warm.map(|warm| warm.added).unwrap_or_default())
+}
+
+fn added_line(name: &str) -> String {
+    format!("added {name}: it takes data from the next opening of the store on")
+}
+
+fn added_json(name: &str) -> Value {
+    json!({ "device": null, "name": name, "state": "added" })
 }
 
 /// A device with what its containers say.

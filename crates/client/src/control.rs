@@ -25,6 +25,12 @@ pub(crate) fn decode<T: DeserializeOwned>(meta: &[u8]) -> Result<T> {
         .map_err(|error| Error::corrupt(format!("an answer that is not understood: {error}")).with_source(error))
 }
 
+/// A path as the wire has it.
+fn sent_path(path: &Path) -> Result<String> {
+    let text = path.to_str().ok_or_else(|| Error::invalid(format!("{}: a path is sent as UTF-8", path.display())))?;
+    Ok(text.to_owned())
+}
+
 impl Pool {
     /// Makes a control; answers what the server did, and whether that is the answer to a repeat.
     pub(crate) fn control<T: DeserializeOwned>(&self, control: &Control) -> Result<(T, bool)> {
@@ -197,8 +203,15 @@ impl Client {
     /// # Errors
     /// As `Store::exchange_device`, and `OutcomeUnknown`; `Invalid` for a path that is not UTF-8.
     pub fn exchange_device(&self, device: u32, to: &Path) -> Result<()> {
-        let text = to.to_str().ok_or_else(|| Error::invalid(format!("{}: a path is sent as UTF-8", to.display())))?;
-        self.order(&Control::ExchangeDevice { device, to: text.to_owned() })
+        self.order(&Control::ExchangeDevice { device, to: sent_path(to)? })
+    }
+
+    /// Adds a directory of the server as one more device, from the next opening of the store on.
+    ///
+    /// # Errors
+    /// As `Store::add_device`, and `OutcomeUnknown`; `Invalid` for a path that is not UTF-8.
+    pub fn add_device(&self, to: &Path, bytes: Option<u64>) -> Result<()> {
+        self.order(&Control::AddDevice { to: sent_path(to)?, bytes })
     }
 
     /// All holds.

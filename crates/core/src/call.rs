@@ -120,7 +120,7 @@ calls! {
     Hold, "hold", Admin, Never, None;
     /// A hold ends.
     ReleaseHold, "release_hold", Admin, Safe, None;
-    /// A device is drained, takes data again, or is exchanged.
+    /// A device is drained, takes data again, is exchanged, or added.
     Device, "device", Admin, Safe, None;
     /// A producer reports what it offered. A repetition would count it twice.
     Producer, "producer", Write, Never, None;

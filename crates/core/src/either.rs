@@ -343,6 +343,9 @@ impl<H: OperatedStore, T: OperatedStore> OperatedStore for Either<H, T> {
     fn exchange_device(&self, device: u32, to: &std::path::Path) -> Result<()> {
         with!(self, one => one.exchange_device(device, to))
     }
+    fn add_device(&self, to: &std::path::Path, bytes: Option<u64>) -> Result<()> {
+        with!(self, one => one.add_device(to, bytes))
+    }
     fn holds(&self) -> Result<Vec<HoldInfo>> {
         with!(self, one => one.holds())
     }

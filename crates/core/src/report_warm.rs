@@ -102,6 +102,9 @@ pub struct WarmStats {
     pub proved_ms: u64,
     /// Devices.
     pub devices: Vec<DeviceStatus>,
+    /// Directories that were added: devices from the next opening of the store on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<String>,
     /// What went wrong, the first thousand.
     pub notes: Vec<String>,
 }

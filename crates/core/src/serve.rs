@@ -117,6 +117,8 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn undo_drain(&self, device: u32) -> Result<()>;
     /// Another directory has the place of a drained device from the next opening on.
     fn exchange_device(&self, device: u32, to: &Path) -> Result<()>;
+    /// A directory is one more device from the next opening on, of so many bytes or as large as device 0.
+    fn add_device(&self, to: &Path, bytes: Option<u64>) -> Result<()>;
     /// All holds.
     fn holds(&self) -> Result<Vec<HoldInfo>>;
 
@@ -276,6 +278,9 @@ macro_rules! implement_operated_store {
             }
             fn exchange_device(&self, device: u32, to: &std::path::Path) -> $crate::Result<()> {
                 self.exchange_device(device, to)
+            }
+            fn add_device(&self, to: &std::path::Path, bytes: Option<u64>) -> $crate::Result<()> {
+                self.add_device(to, bytes)
             }
             fn holds(&self) -> $crate::Result<Vec<$crate::HoldInfo>> {
                 let $answer = self.holds();

@@ -229,6 +229,11 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
     let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
     // A store that opens only when a disk is mounted stays as it was closed until then.
     let level = levels::open(dir, Some(&life.superblock), keyspace, &config)?;
+    if let Some((level, ..)) = &level {
+        // First the devices, then the region: cut off in between, the next opening does it again.
+        level.warm.take_in()?;
+        life.superblock.devices = level.devices;
+    }
     life.begin(&region)?;
     let superblock = life.superblock.clone();
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
@@ -274,6 +279,7 @@ fn start_on_warm(
     (level, there, store): (Level, There, [u8; 16]),
     dir: Option<&Path>,
 ) -> Result<Store> {
+    level.warm.take_in()?;
     let mut superblock = region_file::first_life(&region, store, text, geometry, level.devices);
     // No token of a life before may be in force again.
     superblock.boot = recover::boot_after(&there).saturating_add(1);

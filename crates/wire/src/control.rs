@@ -107,6 +107,13 @@ pub enum Control {
         /// The directory.
         to: String,
     },
+    /// Another directory of the server is one more device from the next opening on. Answers null.
+    AddDevice {
+        /// The directory.
+        to: String,
+        /// Its bytes; as large as device 0 without.
+        bytes: Option<u64>,
+    },
     /// All holds.
     Holds,
     /// The events of the debug stream.
@@ -280,7 +287,7 @@ impl Control {
             Control::Prescale { .. } => Call::Prescale,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,
-            Control::DrainDevice { .. } | Control::ExchangeDevice { .. } => Call::Device,
+            Control::DrainDevice { .. } | Control::ExchangeDevice { .. } | Control::AddDevice { .. } => Call::Device,
             Control::ReleaseRange { .. } | Control::Prove { .. } => Call::Release,
             Control::Claim { .. }
             | Control::Claimed { .. }

@@ -25,13 +25,7 @@ fn a_device_is_drained_under_a_server_and_stays_so_without_it() {
     let held = states(&temp, "STORE");
     let device = held.iter().position(|(_, live)| *live > 0).expect("one has the fragment").to_string();
     let audit = temp.root.join("audit.log");
-    let config = format!(
-        "state_dir = {:?}\n[listen]\nnative = [\"tcp://127.0.0.1:0\"]\nresp = []\n[audit]\nfile = {audit:?}\n[[keyspace]]\npath = {:?}\n",
-        temp.root.join("state"),
-        temp.store()
-    );
-    let config = write(&temp.root.join("server.toml"), config.as_bytes());
-    let server = Serving::start(&mut temp.command(&["serve", "--config", &config, "--http", "127.0.0.1:0"]));
+    let server = serve(&temp, &audit);
     let address = format!("tcp://{}", server.address("native"));
     let drained = &temp.json(&["device", "drain", "--connect", &address, &device, "--wait"], 0)[0];
     assert_eq!((&drained["state"], &drained["live_bytes"]), (&Value::from("drained"), &Value::from(0)));
@@ -65,6 +59,56 @@ fn a_device_is_drained_under_a_server_and_stays_so_without_it() {
     let again = &temp.json(&["device", "drain", "STORE", &device, "--undo"], 0)[0];
     assert_eq!(again["state"], "in use");
     assert!(states(&temp, "STORE").iter().all(|(state, _)| state == "in use"));
+}
+
+/// The server's command line, with an audit log beside the store.
+fn serve(temp: &Temp, audit: &std::path::Path) -> Serving {
+    let config = format!(
+        "state_dir = {:?}\n[listen]\nnative = [\"tcp://127.0.0.1:0\"]\nresp = []\n[audit]\nfile = {audit:?}\n[[keyspace]]\npath = {:?}\n",
+        temp.root.join("state"),
+        temp.store()
+    );
+    let config = write(&temp.root.join("server.toml"), config.as_bytes());
+    Serving::start(&mut temp.command(&["serve", "--config", &config, "--http", "127.0.0.1:0"]))
+}
+
+#[test]
+fn a_device_is_added_to_a_directory_and_under_a_server() {
+    let temp = two_devices();
+    let path = |name: &str| temp.root.join(name).to_str().unwrap().to_owned();
+    assert_code(&temp.run(&["put", "STORE", "1/1/0", &"x".repeat(5000), "--level", "warm"]), 0);
+    let added = &temp.json(&["device", "add", "STORE", &path("warm-c")], 0)[0];
+    assert_eq!((&added["state"], &added["name"]), (&Value::from("added"), &Value::from(path("warm-c"))));
+    // The next opening, of whichever command, has it.
+    assert_eq!(states(&temp, "STORE").len(), 3);
+    assert_code(&temp.run(&["device", "add", "STORE", &path("warm-c")]), 2);
+    assert_code(&temp.run(&["device", "add", "STORE", &path("warm-d:1K")]), 2);
+
+    let audit = temp.root.join("audit.log");
+    let server = serve(&temp, &audit);
+    let address = format!("tcp://{}", server.address("native"));
+    let listed = |place: &str| temp.json(&["device", "ls", place], 0)[0].as_array().unwrap().clone();
+    for _ in 0..2 {
+        assert_code(&temp.run(&["device", "add", "--connect", &address, &path("warm-d:4M")]), 0);
+    }
+    let said = temp.run(&["device", "ls", "STORE"]);
+    assert!(stdout(&said).contains("warm-d: it takes data from the next opening"), "{}", stdout(&said));
+    let devices = listed(&address);
+    assert_eq!((devices.len(), &devices[3]["state"]), (4, &Value::from("added")));
+    assert!(std::fs::read_to_string(&audit).unwrap().contains("add-device"));
+    server.end("TERM");
+    let server = serve(&temp, &audit);
+    let devices = listed("STORE");
+    assert_eq!(devices[3]["name"], path("warm-d"));
+    assert!(devices[3]["containers"].as_u64() < devices[2]["containers"].as_u64(), "as large as was asked for");
+    assert!(devices.iter().all(|device| device["state"] == "in use"), "{devices:?}");
+    assert_eq!(devices[2]["containers"], devices[0]["containers"], "as large as device 0");
+    assert_eq!(temp.run(&["get", "STORE", "1/1/0"]).stdout, [b'x'; 5000]);
+    server.end("TERM");
+    assert_code(&temp.run(&["check", "STORE", "--deep"]), 0);
+    let other = two_devices();
+    let foreign = other.root.join("warm-a");
+    assert_code(&temp.run(&["device", "add", "STORE", foreign.to_str().unwrap()]), 3);
 }
 
 #[test]

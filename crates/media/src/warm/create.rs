@@ -64,8 +64,7 @@ impl Warm {
         let mut superblocks = Vec::new();
         let mut first = 0_u32;
         for (number, bytes) in bytes_per_device.iter().enumerate() {
-            let room = bytes.saturating_sub(2 * shape.log_bytes + 2 * CONTAINER_BLOCK_BYTES);
-            let containers = u32::try_from(room / shape.container_bytes).unwrap_or(u32::MAX);
+            let containers = containers_in(&shape, *bytes);
             if containers == 0 || first.checked_add(containers).is_none_or(|all| all > CONTAINERS_MAX) {
                 return Err(Error::invalid(format!(
                     "warm device {} of {bytes} bytes: from 1 to {CONTAINERS_MAX} containers of {} bytes, over all devices",
@@ -146,11 +145,7 @@ impl Warm {
                 ..ContainerHeader::empty(superblock.device, number, superblock.container_bytes)
             }
         };
-        let made = make(to, &superblock, header, &mut Vec::new());
-        if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
-            return Err(refused(to, io::ErrorKind::AlreadyExists.into()));
-        }
-        made.map_err(|error| refused(to, error)).and_then(|()| log()).inspect_err(|_| remove_all(to))
+        make_beside(to, &superblock, header, log)
     }
 
     /// A device whose place another one has is no device of the store any more.
@@ -164,6 +159,30 @@ impl Warm {
             Error::unavailable(format!("{}: {DEVICE_FILE} cannot be removed", slot.name)).with_source(error)
         })
     }
+}
+
+/// Containers of a device of these bytes.
+pub(super) fn containers_in(shape: &WarmShape, bytes: u64) -> u32 {
+    let room = bytes.saturating_sub(2 * shape.log_bytes + 2 * CONTAINER_BLOCK_BYTES);
+    u32::try_from(room / shape.container_bytes).unwrap_or(u32::MAX)
+}
+
+/// Makes a device for a level that there is; `log` makes its decision log.
+///
+/// # Errors
+/// As `make_replacement`. The device is as it was then.
+pub(super) fn make_beside(
+    to: &dyn Device,
+    superblock: &DeviceSuperblock,
+    header: impl Fn(u32) -> ContainerHeader,
+    log: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let made = make(to, superblock, header, &mut Vec::new());
+    // What was there before is not removed.
+    if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+        return Err(refused(to, io::ErrorKind::AlreadyExists.into()));
+    }
+    made.map_err(|error| refused(to, error)).and_then(|()| log()).inspect_err(|_| remove_all(to))
 }
 
 /// Removes all files of a warm level from a device.
@@ -181,7 +200,7 @@ fn refused(device: &dyn Device, error: io::Error) -> Error {
     match error_kind {
         io::ErrorKind::AlreadyExists => Error::conflict(format!(
             "{name} holds containers already: name another directory, or empty this one if no store lists it, as after \
-             an interrupted creation or exchange"
+             an interrupted creation, exchange or addition"
         )),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             Error::full_of(format!("device {name}"), "operator", format!("{name} has not the space that was asked for"))

@@ -18,6 +18,7 @@ mod device;
 mod directory;
 mod files;
 mod forward;
+mod grow;
 mod leave;
 mod log;
 mod pipeline;

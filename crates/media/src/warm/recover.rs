@@ -106,8 +106,10 @@ impl Warm {
             known.push((superblock, device));
         }
         known.sort_by_key(|(superblock, _)| superblock.device);
-        let (count, container_bytes, log_bytes) = match known.first() {
-            Some((first, _)) => (first.devices, first.container_bytes, first.log_bytes),
+        // The others count fewer than the one that was added last, until all are taken in.
+        let count = known.iter().map(|(superblock, _)| superblock.devices).max().unwrap_or(0);
+        let (container_bytes, log_bytes) = match known.first() {
+            Some((first, _)) => (first.container_bytes, first.log_bytes),
             None => return Err(Error::invalid("a warm level without devices")),
         };
         let shape = WarmShape { container_bytes, log_bytes, ..shape };
@@ -115,7 +117,7 @@ impl Warm {
         let mut slots: Vec<DeviceSlot> = (0..count).map(|_| DeviceSlot::new(None)).collect();
         let mut containers: Vec<Container> = Vec::new();
         for (superblock, device) in known {
-            if superblock.devices != count || superblock.container_bytes != container_bytes {
+            if superblock.container_bytes != container_bytes {
                 return Err(Error::invalid(format!("{}: of another warm level of this store", device.name())));
             }
             // Numbers run over all devices: containers of a missing device keep theirs, or every location would be wrong.
@@ -453,6 +455,15 @@ impl Warm {
 
 /// The superblock of a device, if it is one of this store.
 fn superblock(device: &dyn Device, store: &[u8; 16], widths: (usize, usize)) -> Result<DeviceSuperblock> {
+    superblocks(device, store, widths).map(|(in_force, _)| in_force)
+}
+
+/// The same, with both copies where they verify.
+pub(super) fn superblocks(
+    device: &dyn Device,
+    store: &[u8; 16],
+    widths: (usize, usize),
+) -> Result<(DeviceSuperblock, [Option<DeviceSuperblock>; 2])> {
     let name = device.name();
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::invalid(format!("{name} is not a warm device: no {DEVICE_FILE} there")),
@@ -465,7 +476,9 @@ fn superblock(device: &dyn Device, store: &[u8; 16], widths: (usize, usize)) -> 
     let mut blocks = Buffer::new(2 * BLOCK_BYTES);
     read_all(device, file, 0, &mut blocks).map_err(failed)?;
     let (one, two) = blocks.split_at(BLOCK_BYTES);
-    let superblock = match (DeviceSuperblock::decode(one), DeviceSuperblock::decode(two)) {
+    let (one, two) = (DeviceSuperblock::decode(one), DeviceSuperblock::decode(two));
+    let copies = [one.as_ref().ok().copied(), two.as_ref().ok().copied()];
+    let superblock = match (one, two) {
         (Ok(one), Ok(two)) => {
             if two.revision > one.revision {
                 two
@@ -484,7 +497,7 @@ fn superblock(device: &dyn Device, store: &[u8; 16], widths: (usize, usize)) -> 
     if key_bytes != (widths.0, widths.0 + widths.1) {
         return Err(Error::invalid(format!("{name} has keys of other lengths than its store")));
     }
-    Ok(superblock)
+    Ok((superblock, copies))
 }
 
 /// Opens a container and reads its header.

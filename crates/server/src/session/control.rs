@@ -178,6 +178,7 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
         Control::DrainDevice { device, set: true } => json(store.drain_device(device)?),
         Control::DrainDevice { device, set: false } => json(store.undo_drain(device)?),
         Control::ExchangeDevice { device, to } => json(store.exchange_device(device, Path::new(&to))?),
+        Control::AddDevice { to, bytes } => json(store.add_device(Path::new(&to), bytes)?),
         Control::Holds => json(store.holds()?),
         Control::DebugEvents => json(store.debug_events()?),
         Control::Conflicts => json(store.conflicts()?),

@@ -114,7 +114,7 @@ pub(crate) const CALLS: &str = "
     put get get_event range update remove remove_event remove_range open_event seal release get_any lease
     run_open run_stop run_close runs ledger stats producer
     events update_attributes replay outputs why run_pause run_resume run_summary ledger_by sources mask unmask prescale hold release_hold
-    drain_device undo_drain exchange_device holds debug_events conflicts losses segments containers marks watch sampler
+    drain_device undo_drain exchange_device add_device holds debug_events conflicts losses segments containers marks watch sampler
     named boot lease_time has_warm prefetch try_put reserve try_reserve may_wait verdict_may_wait get_any_may_wait
     wake_when_ready forget_waker commit commit_checked
 ";
@@ -214,6 +214,7 @@ impl OperatedStore for Counted {
         fn drain_device(&self, device: u32) -> Result<()>;
         fn undo_drain(&self, device: u32) -> Result<()>;
         fn exchange_device(&self, device: u32, to: &std::path::Path) -> Result<()>;
+        fn add_device(&self, to: &std::path::Path, bytes: Option<u64>) -> Result<()>;
         fn holds(&self) -> Result<Vec<HoldInfo>>;
         fn debug_events(&self) -> Result<Vec<DebugInfo>>;
         fn conflicts(&self) -> Result<Vec<ConflictInfo>>;

@@ -170,6 +170,7 @@ fn operate(client: &Client) {
     assert_eq!(client.drain_device(0).unwrap_err().kind(), Kind::Invalid, "it is the only one");
     client.undo_drain(0).unwrap();
     assert_eq!(client.exchange_device(0, "/nowhere".as_ref()).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(client.add_device("/nowhere".as_ref(), Some(1)).unwrap_err().kind(), Kind::Invalid, "too small");
     client.ledger(RUN).unwrap();
     client.ledger_by(RUN, LedgerBy::Source).unwrap();
     client.sources(RUN).unwrap();

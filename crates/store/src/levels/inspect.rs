@@ -94,6 +94,7 @@ impl Level {
             unproved_claims: self.unproved_claims.load(Ordering::Relaxed),
             proved_ms: self.proved_ms.load(Ordering::Relaxed),
             devices: (0..).zip(&devices).map(device).collect(),
+            added: self.added.lock().iter().map(|added| added.name.clone()).collect(),
             notes: self.notes.lock().clone(),
         }
     }

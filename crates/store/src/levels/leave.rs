@@ -54,15 +54,15 @@ impl Store {
 }
 
 /// Another change holds the devices: an exchange takes as long as its disk needs for the whole size.
-fn busy() -> Error {
+pub(super) fn busy() -> Error {
     Error::unavailable("the devices are being changed by another call: try again when it has ended")
 }
 
 impl Engine {
-    fn level_of_devices(&self) -> Result<&Level> {
+    pub(super) fn level_of_devices(&self) -> Result<&Level> {
         self.check_open()?;
         let level = self.placement.level.as_ref();
-        level.ok_or_else(|| Error::invalid("this store was made without devices: it has none to drain or exchange"))
+        level.ok_or_else(|| Error::invalid("this store was made without devices: it has none to change, and gets none"))
     }
 
     /// The directory with the list of devices; `None` where they are not those of a list.
@@ -71,18 +71,23 @@ impl Engine {
         self.life.dir.as_deref().filter(|_| !lent)
     }
 
+    /// The same.
+    ///
+    /// # Errors
+    /// `Invalid` where there is none.
+    pub(super) fn list_dir(&self) -> Result<&Path> {
+        self.dir_of_list().ok_or_else(|| Error::invalid("the devices of this store are no directories of a list"))
+    }
+
     fn exchange(&self, number: u32, to: &Path) -> Result<()> {
         let level = self.level_of_devices()?;
-        let dir = self
-            .dir_of_list()
-            .ok_or_else(|| Error::invalid("the devices of this store are no directories of a list"))?;
-        let keeper = level.keepers.get(number as usize);
-        let keeper = keeper.ok_or_else(|| Error::invalid(format!("there is no device {number}")))?;
+        let dir = self.list_dir()?;
+        if number >= level.devices {
+            return Err(Error::invalid(format!("there is no device {number}")));
+        }
         let to = std::path::absolute(to)
             .map_err(|error| Error::invalid(format!("{}: no path", to.display())).with_source(error))?;
         let _list = level.list.try_lock_until(level.deadline()).ok_or_else(busy)?;
-        // Close waits for it, or leaves the device locked: no other life changes the list meanwhile.
-        let _round = keeper.round.try_lock_until(level.deadline()).ok_or_else(busy)?;
         self.check_open()?;
         match level.exchanged.lock().get(&number) {
             Some(known) if *known == to => return Ok(()),
@@ -105,7 +110,7 @@ impl Engine {
         let device = open_device(&WarmDevice::directory(&to, 0), true)?;
         let capture = || self.capture(self.decisions.log.boundary(&self.placement.hot));
         level.warm.make_replacement(number, device.as_ref(), || {
-            level.log.make_replacement(number, &device, self.life.boot, capture, level.deadline())
+            level.log.make_beside(number, &device, self.life.boot, capture, level.deadline())
         })?;
         // From here on the old one has nothing that the store needs, and the new one all that it had.
         if let Err(error) = remember_exchange(dir, &name, &to) {

@@ -94,6 +94,29 @@ pub(super) fn remember_exchange(dir: &Path, name: &str, to: &Path) -> Result<()>
     })
 }
 
+/// Notes durably that this directory is one more device of the store.
+///
+/// # Errors
+/// `Invalid` where the list cannot be read or written.
+pub(super) fn remember_added(dir: &Path, path: &Path, bytes: u64) -> Result<()> {
+    let mut rows = read_rows(dir)?.unwrap_or_default();
+    rows.push(DeviceRow { path: path.to_owned(), bytes, leaving: false, replaces: None });
+    write_rows(dir, rows)
+}
+
+/// How many devices the list has.
+///
+/// # Errors
+/// `Invalid` where it cannot be read.
+pub(super) fn listed(dir: &Path) -> Result<usize> {
+    Ok(read_rows(dir)?.map_or(0, |rows| rows.len()))
+}
+
+/// The list of a store in this directory.
+pub(super) fn list_of(dir: &Path) -> PathBuf {
+    dir.join(DEVICES_FILE)
+}
+
 /// Whether the list has this directory, or had it before an exchange.
 ///
 /// # Errors

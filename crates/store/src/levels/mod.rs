@@ -11,6 +11,7 @@
 //!
 //! *Not here*: bytes and files (`warm`), the meaning of events (`events`).
 
+mod add;
 mod compact;
 mod custody;
 mod decide;

@@ -4,8 +4,9 @@
 //! DIR/devices.toml    directories of the warm level, for people and for opening
 //! ```
 //!
-//! *Invariant*: the region says how many devices its store was made with, and each device which of them it is: the list may
-//! have them in any order, and a list that lacks one, or has one too many, is refused (tests/levels/device_list.rs).
+//! *Invariant*: the region says how many devices its store has, and each device which of them it is: the list may have them in
+//! any order, and a list that lacks one, or has one that is not its own, is refused (tests/levels/device_list.rs). A device that
+//! was added is the store's own with its row in the list (`add.rs`).
 //!
 //! *On failure*: a device that is not there, or belongs to another store, is named; nothing is served without it, unless the
 //! loss is accepted.
@@ -15,14 +16,14 @@ use crate::config::check_marks;
 use crate::config::{Config, WarmDevice, WarmPlace};
 use crate::placement::{Level, There};
 use forebay_core::{Error, Keyspace, Result};
-use forebay_media::bytes::Superblock;
+use forebay_media::bytes::{DeviceSuperblock, Superblock};
 use forebay_media::warm::{AbsentDevice, Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, remove_all};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Containers that a location can name.
-const CONTAINERS_MAX: u64 = 1 << 14;
+pub(super) const CONTAINERS_MAX: u64 = 1 << 14;
 
 /// Makes the warm level of a new store; `None` where it has none.
 pub(crate) fn create(
@@ -111,7 +112,10 @@ pub(crate) fn open(
         Some(region) => region.store,
         None => Warm::store_of(&there)?,
     };
-    let devices = in_their_places(&there, names, store, widths, region.map(|region| region.devices))?;
+    let known = region.map_or(0, |region| region.devices);
+    let places = in_their_places(&there, store, widths)?;
+    let known = check_added(&places, known, &wanted, &list_name(dir, config), config.accept_loss)?;
+    let devices = with_those_gone(places, names, known);
     let (warm, mut found) = Warm::open(there, store, widths, shape(config), config.accept_loss)?;
     leaving.into_iter().for_each(|name| warm.leaves_by_name(&name));
     let accept_loss = config.accept_loss || hot_is_there;
@@ -140,7 +144,7 @@ fn list_name(dir: Option<&Path>, config: &Config) -> String {
     }
 }
 
-/// Compares the list of devices with the number that the region knows.
+/// Compares the list of devices with the number that is known.
 fn check_list(wanted: &[WarmDevice], devices: u32, list: &str, accept_loss: bool) -> Result<()> {
     // The same directory by two names would be written by two devices.
     let paths: Vec<PathBuf> = wanted.iter().filter_map(path_of).collect();
@@ -149,6 +153,11 @@ fn check_list(wanted: &[WarmDevice], devices: u32, list: &str, accept_loss: bool
     }
     let listed = wanted.len();
     if listed == devices as usize || listed < devices as usize && accept_loss {
+        return Ok(());
+    }
+    let gone = wanted.iter().find(|device| is_gone(device));
+    if listed > devices as usize && devices > 0 && gone.is_none() {
+        // Perhaps it was added: that device says so itself.
         return Ok(());
     }
     Err(Error::invalid(match (listed, devices) {
@@ -162,7 +171,9 @@ fn check_list(wanted: &[WarmDevice], devices: u32, list: &str, accept_loss: bool
         ),
         _ if listed > devices as usize => {
             format!(
-                "{list} lists {listed} devices, but this store was made with {devices}: take out what is not its own"
+                "{list} lists {listed} devices, but this store was made with {devices}, and {} is not there: take out what is not its \
+                 own. One that was added is taken in when all are there",
+                gone.map(name_of).unwrap_or_default()
             )
         }
         _ => format!(
@@ -172,37 +183,53 @@ fn check_list(wanted: &[WarmDevice], devices: u32, list: &str, accept_loss: bool
     }))
 }
 
-/// All devices by their numbers: those that are there, and in the places that are left those that are gone, by their names.
-/// The decision logs say theirs.
-fn in_their_places(
-    there: &[Arc<dyn Device>],
-    gone: Vec<String>,
-    store: [u8; 16],
-    widths: (usize, usize),
-    devices: Option<u32>,
-) -> Result<Vec<Arc<dyn Device>>> {
-    let mut places: BTreeMap<u32, Arc<dyn Device>> = BTreeMap::new();
-    let mut count = devices.unwrap_or(0);
+/// Devices by their numbers, with what each says of itself.
+type Places = BTreeMap<u32, (DeviceSuperblock, Arc<dyn Device>)>;
+
+fn in_their_places(there: &[Arc<dyn Device>], store: [u8; 16], widths: (usize, usize)) -> Result<Places> {
+    let mut places = Places::new();
     for device in there {
         let superblock = Warm::superblock_of(device.as_ref(), &store, widths)?;
-        if devices.is_some_and(|devices| devices != superblock.devices) {
-            return Err(Error::invalid(format!("{}: of another warm level of this store", device.name())));
-        }
-        count = count.max(superblock.devices);
         // By the number in its superblock, not by its place in the list, which a person may have changed.
-        if let Some(other) = places.insert(superblock.device, device.clone()) {
+        if let Some((_, other)) = places.insert(superblock.device, (superblock, device.clone())) {
             let (one, two, number) = (other.name(), device.name(), superblock.device);
             return Err(Error::invalid(format!("{one} and {two} are both device {number} of this store")));
         }
     }
-    let mut names = gone.into_iter();
-    for number in 0..count {
-        places.entry(number).or_insert_with(|| {
-            let name = names.next().unwrap_or_else(|| format!("device {number}, which is not listed"));
-            Arc::new(AbsentDevice::new(name))
-        });
+    Ok(places)
+}
+
+/// Whether what the list has beside the devices that the store knows was added to it; answers their number, with them. `known`
+/// is what the region says, 0 without one.
+fn check_added(places: &Places, known: u32, wanted: &[WarmDevice], list: &str, accept_loss: bool) -> Result<u32> {
+    let own = places.values().filter(|(superblock, _)| !superblock.is_added());
+    let known = own.map(|(superblock, _)| superblock.devices).fold(known, u32::max);
+    // Again: an opening that was cut off may have told the devices of an added one, and not the region.
+    check_list(wanted, known, list, accept_loss)?;
+    let listed = wanted.len() as u32;
+    for (number, (_, device)) in places.iter().filter(|(_, (superblock, _))| superblock.is_added()) {
+        if !(known..listed).contains(number) {
+            return Err(Error::invalid(format!(
+                "{}: was to become device {number} of this store, and never did: {list} with the devices of the store has no place \
+                 for it. Take it out, and empty it before it is added again",
+                device.name()
+            )));
+        }
     }
-    Ok(places.into_values().collect())
+    Ok(known.max(listed))
+}
+
+/// All `count` devices, in the places that are left those that are gone, by their names. The decision logs say theirs.
+fn with_those_gone(mut places: Places, gone: Vec<String>, count: u32) -> Vec<Arc<dyn Device>> {
+    let mut names = gone.into_iter();
+    let mut device = |number: u32| match places.remove(&number) {
+        Some((_, device)) => device,
+        None => {
+            let name = names.next().unwrap_or_else(|| format!("device {number}, which is not listed"));
+            Arc::new(AbsentDevice::new(name)) as Arc<dyn Device>
+        }
+    };
+    (0..count).map(&mut device).collect()
 }
 
 /// Whether a store has a warm level that could be served without its hot one.
@@ -229,7 +256,7 @@ fn is_gone(device: &WarmDevice) -> bool {
         .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound))
 }
 
-fn name_of(device: &WarmDevice) -> String {
+pub(super) fn name_of(device: &WarmDevice) -> String {
     match &device.place {
         WarmPlace::Directory(path) => path.display().to_string(),
         WarmPlace::Device(device) => device.name(),

@@ -95,10 +95,15 @@ impl Engine {
     pub(crate) fn close_device_logs(&self) -> Vec<u32> {
         let Some(level) = &self.placement.level else { return Vec::new() };
         let deadline = level.deadline();
-        // A keeper in the middle of a snapshot ends by the same patience.
+        // A device that is added or exchanged, and a keeper in the middle of a snapshot, end by the same patience. Otherwise all
+        // stay locked: no other life may change the list meanwhile.
+        let list = level.list.try_lock_until(deadline);
         let kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.round.try_lock_until(deadline)).collect();
         if let Err(error) = level.log.close(deadline) {
             level.note(error.to_string());
+            return Vec::new();
+        }
+        if list.is_none() {
             return Vec::new();
         }
         // A device of which a write is still under way stays locked: another life would meet that write.

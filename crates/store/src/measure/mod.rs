@@ -16,6 +16,14 @@ pub fn take_snapshot(store: &crate::Store) -> forebay_core::Result<usize> {
     store.engine().take_snapshot()
 }
 
+/// [`crate::Store::add_device`] of a medium that is no directory, and in no list.
+///
+/// # Errors
+/// As there.
+pub fn add_device(store: &crate::Store, device: &crate::WarmDevice) -> forebay_core::Result<()> {
+    store.engine().add(device)
+}
+
 /// One round of what the warm level does by itself, and nothing else, until all of it is durable.
 pub fn demote(store: &crate::Store) {
     store.engine().maintain_level(true);

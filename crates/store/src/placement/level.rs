@@ -52,8 +52,17 @@ pub(crate) struct Level {
     pub(crate) list: Mutex<()>,
     /// Directories that take the places of devices with the next opening.
     pub(crate) exchanged: Mutex<BTreeMap<u32, PathBuf>>,
+    /// Devices that take part from the next opening on.
+    pub(crate) added: Mutex<Vec<Added>>,
     /// The keepers of the devices' shadows.
     pub(crate) keepers: Vec<Keeper>,
+}
+
+/// A device that takes part from the next opening on.
+#[derive(Clone)]
+pub(crate) struct Added {
+    pub(crate) name: String,
+    pub(crate) containers: u32,
 }
 
 const NOTES_MAX: usize = 1000;
@@ -94,6 +103,7 @@ impl Level {
             unsettled: Unsettled::default(),
             list: Mutex::default(),
             exchanged: Mutex::default(),
+            added: Mutex::default(),
             keepers: (0..devices).map(|_| Keeper::default()).collect(),
         }
     }

@@ -17,7 +17,7 @@ pub(crate) use claims::{CLAIMS_MAX, Claimed, Claims, Custody};
 pub(crate) use demoter::{Compacting, Demoter, Moving, Open, Part, Written};
 pub(crate) use flushing::{Flushing, Turn};
 pub(crate) use keeper::Keeper;
-pub(crate) use level::Level;
+pub(crate) use level::{Added, Level};
 pub(crate) use location::{at, place_of, too_large};
 pub(crate) use persisting::{Answer, Persisting, Waiting};
 pub(crate) use places::{At, Kept, Places, WarmRecord};

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod add;
 mod custody;
 mod device_list;
 mod device_lost;

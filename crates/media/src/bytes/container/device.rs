@@ -14,14 +14,14 @@ use forebay_core::{Error, Result, crc32c};
 const MAGIC: [u8; 8] = *b"FBDEVICE";
 const VERSION: u32 = 1;
 
-/// The owner of a device and its division into containers. Fixed at creation, except for the revision.
+/// The owner of a device and its division into containers. Fixed at creation, except for `devices` and the revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSuperblock {
     /// Random identity of the store that it belongs to.
     pub store: [u8; 16],
     /// Which of the store's devices it is, from 0.
     pub device: u32,
-    /// Devices of the store.
+    /// Devices of the store; fewer on one that no opening has seen since others were added.
     pub devices: u32,
     /// Number of its first container; numbers run over all devices.
     pub first: u32,
@@ -42,6 +42,14 @@ pub struct DeviceSuperblock {
 impl DeviceSuperblock {
     /// Bytes of one copy that mean something; the copies are one block apart.
     pub const BYTES: usize = 128;
+
+    /// Revision of a device that was added, and that no opening has taken in yet.
+    pub const REVISION_ADDED: u64 = 0;
+
+    /// Whether no opening has taken it in yet.
+    pub fn is_added(&self) -> bool {
+        self.revision == Self::REVISION_ADDED
+    }
 
     /// The superblock as bytes.
     pub fn encode(&self) -> [u8; Self::BYTES] {

@@ -225,22 +225,23 @@ impl DeviceLog {
         done
     }
 
-    /// Makes the device's log on another one that is to take its place: a snapshot, as [`DeviceLog::replace`] makes it. This one
-    /// goes on where it is.
+    /// Makes the log of device `number` on one that takes part from the next opening on: a snapshot, as [`DeviceLog::replace`]
+    /// makes it. The logs that there are go on where they are.
     ///
     /// # Errors
     /// Those of [`DeviceLog::create`] and [`DeviceLog::replace`].
-    pub fn make_replacement(
+    pub fn make_beside(
         &self,
-        device: u32,
+        number: u32,
         to: &Arc<dyn Device>,
         boot: u32,
         capture: impl FnOnce() -> Result<Vec<u8>>,
         deadline: Instant,
     ) -> Result<()> {
-        let known = self.log(device)?;
+        // All logs of a store have these in common.
+        let known = self.log(0)?;
         let (store, key_bytes, log_bytes) = (known.store, known.key_bytes, known.file_bytes);
-        let which = Which { device: to, number: device, store, key_bytes, log_bytes };
+        let which = Which { device: to, number, store, key_bytes, log_bytes };
         drop(which.create(deadline)?);
         // As an opening finds it: it has nothing, and takes nothing before its snapshot.
         let (log, ..) = which.open(false)?;
