@@ -14,22 +14,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The two take turns in going first: what the machine does meanwhile hits both alike.
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     let plan = on.plan;
-    let bytes = plan.move_bytes;
+    // The mover finds one part of it at its start; readout writes four in each of the two turns.
+    let (found, bytes) = (plan.move_bytes, plan.move_bytes * 4);
     let mut table = Section::new(
         "beside",
         "Readout beside a mover",
         "One thread puts and accepts events as fast as it can, until the warm level's devices have them: alone, and while a mover in the same \
          process empties what was written before. Two devices, which are directories of one disk here, as is the \
-         archive. *Mover*: what it wrote meanwhile, an object before included.",
+         archive. *Mover*: what it named meanwhile; the first object is waited for.",
         &["pair", "alone MB/s", "beside MB/s", "beside by alone", "mover MB"],
     );
     let scratch = Scratch::new(&plan.dir)?;
     let archive = archive_in(&scratch)?;
-    // For each of the two turns, and for what the mover finds at its start.
-    let scene = Scene::new(plan, bytes * 3, 2)?;
+    let scene = Scene::new(plan, found + bytes * 2, 2)?;
     let mut ratios = Vec::new();
     for pair in 0..plan.pairs {
-        scene.write(on.buffer, bytes, 1)?;
+        scene.write(on.buffer, found, 1)?;
         let (mut alone, mut beside, mut moved) = (0.0, 0.0, 0);
         for turn in 0..2 {
             if (turn + pair) % 2 == 0 {
@@ -40,12 +40,12 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let mover = scene.mover(plan, archive.clone(), false, &stop);
             beside = std::thread::scope(|scope| -> Result<f64> {
                 let moving = scope.spawn(|| mover.run(false, &mut |_, _| {}));
-                let written = || archive.traffic().bytes_written;
-                let before = written();
-                let rate = scene
-                    .until("the mover's first object", || Ok(written() > before))
-                    .and_then(|()| scene.write(on.buffer, bytes, 1));
-                moved = written() - before;
+                let rate = scene.until("the mover's first object", || Ok(mover.moved().objects > 0)).and_then(|()| {
+                    let before = mover.moved().object_bytes;
+                    let rate = scene.write(on.buffer, bytes, 1);
+                    moved = mover.moved().object_bytes - before;
+                    rate
+                });
                 stop.store(true, Ordering::Relaxed);
                 moving.join().map_err(|_| "the mover panicked")??;
                 rate
