@@ -124,7 +124,7 @@ fn repeat(temp: &Temp, dirs: &Dirs) -> bool {
     }
     assert_code(&output, 3);
     let said = stderr(&output);
-    assert!(said.contains("empty this one") && said.contains("interrupted creation or exchange"), "{said}");
+    assert!(said.contains("empty this one") && said.contains("interrupted creation, exchange"), "{said}");
     std::fs::remove_dir_all(&dirs.new).unwrap();
     assert_code(&exchange(temp, dirs).wait_with_output().unwrap(), 0);
     true
@@ -171,6 +171,7 @@ fn an_exchange_that_is_killed_has_happened_or_not_and_is_repeated() {
         leftovers += u32::from(refused);
     }
     use_and_drain(&dirs.store, &mut accepted);
+    // After the rename little is left to do, and a busy machine may have done it before the kill: that is no condition.
     let all = format!("killed: {unlisted} before the rename ({leftovers} with leftovers), {listed} after it");
-    assert!(leftovers > 0 && unlisted > leftovers && listed > 0, "{all}");
+    assert!(leftovers > 0 && unlisted > leftovers, "{all}");
 }

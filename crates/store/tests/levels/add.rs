@@ -236,7 +236,7 @@ fn a_directory_that_never_became_a_device_is_refused() {
     std::fs::write(&list, &text).unwrap();
     let store = Store::open(&dir.store(), listed(&config)).unwrap();
     assert_eq!(containers(&store).len(), 1);
-    assert!(refused(store.add_device(&first, None), Kind::Conflict).contains("empty it first"));
+    assert!(refused(store.add_device(&first, None), Kind::Conflict).contains("empty this one"));
     store.add_device(&second, None).unwrap();
     store.close().unwrap();
     drop(store);
