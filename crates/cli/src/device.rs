@@ -58,8 +58,8 @@ containers of the size that the store has, and the decision log; its full size i
 of the store on: restart the server when it suits. No data moves: the new device is preferred while it has more free containers.
 
 Without a size it gets as many containers as device 0. For a served store the path is one of the server's machine. The directory may \
-exist, but may hold no containers. One that is a device already is refused, and nothing is changed. After the next opening the device cannot be removed again, only \
-drained and exchanged.
+exist, but may hold no containers. One that is a device already is refused, and nothing is changed. After the next opening the device \
+cannot be removed again, only drained and exchanged.
 
 Example: 2 TiB more for a served store, and the same as device 0 for one that nobody serves:
   forebay device add --connect tcp://daq01:7440 /disk8/warm:2TiB

@@ -117,7 +117,7 @@ pub trait OperatedStore: EventStore + MovedStore {
     fn undo_drain(&self, device: u32) -> Result<()>;
     /// Another directory has the place of a drained device from the next opening on.
     fn exchange_device(&self, device: u32, to: &Path) -> Result<()>;
-    /// A directory is one more device from the next opening on, of so many bytes or as large as device 0.
+    /// Adds a directory as one more device, from the next opening on. It uses `bytes` bytes; `None`: as many as device 0.
     fn add_device(&self, to: &Path, bytes: Option<u64>) -> Result<()>;
     /// All holds.
     fn holds(&self) -> Result<Vec<HoldInfo>>;

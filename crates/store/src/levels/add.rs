@@ -19,9 +19,9 @@ use forebay_media::warm::remove_all;
 use std::path::Path;
 
 impl Store {
-    /// Adds a device of so many bytes, or as large as device 0: an empty directory gets containers and a decision log, and takes
-    /// data once the store was opened again. The directory is made if need be; the same call may be repeated. A program that
-    /// names its devices in its [`crate::Config`] has to name this one as well.
+    /// Adds a device that uses `bytes` bytes, or as many as device 0 for `None`: an empty directory gets containers and a decision
+    /// log, and takes data once the store was opened again. The directory is made if it is not there. Until that opening the
+    /// same call may be repeated. A program that names its devices in its [`crate::Config`] has to name this one as well.
     ///
     /// # Errors
     /// `Conflict` where the directory holds containers already, or a device of the store is missing; `Invalid` for a directory of
