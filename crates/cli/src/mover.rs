@@ -105,17 +105,19 @@ impl Move {
         let store = self.store.open(out)?;
         let stop = signal::stop_flag()?;
         let mover = Mover::new(store.clone(), archive, options, stop.clone());
-        let mut told = Instant::now();
+        let (mut told, mut said) = (Instant::now(), String::new());
         let done = mover.run(self.once, &mut |moved, error| {
-            match error {
-                Some(error) if stop.load(Ordering::Relaxed) => {
-                    out.note(format!("forebay: ending: {}", error.message()))
-                }
-                Some(error) => out.note(format!("forebay: {error}; trying again")),
-                None if told.elapsed() < PROGRESS => return,
-                None => out.note(format!("forebay: {} so far", describe(moved))),
+            let words = match error {
+                Some(error) if stop.load(Ordering::Relaxed) => format!("ending: {}", error.message()),
+                Some(error) => format!("{error}; trying again"),
+                None => format!("{} so far", describe(moved)),
+            };
+            // What fails in the same way again and again is progress of its own kind.
+            if (error.is_none() || words == said) && told.elapsed() < PROGRESS {
+                return;
             }
-            told = Instant::now();
+            out.note(format!("forebay: {words}"));
+            (told, said) = (Instant::now(), words);
         });
         let moved = mover.moved();
         let interrupted = stop.load(Ordering::Relaxed);

@@ -110,7 +110,16 @@ pub struct Mover<S> {
     naming: Mutex<()>,
 }
 
-/// What hears of every claim that ended, and of every failure.
+/// A claim that is being moved.
+struct Work<'a> {
+    claim: &'a Claim,
+    /// Its time is over: another mover may have it.
+    lost: &'a AtomicBool,
+    /// Hears of what is tried again.
+    tell: &'a dyn Fn(&Error),
+}
+
+/// What hears of every claim that ended, and of every failure after which it goes on.
 type Told<'a> = dyn FnMut(&Moved, Option<&Error>) + Send + 'a;
 
 /// The end of one try to move a unit.
@@ -163,7 +172,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
     }
 
     /// Moves until it is stopped; with `once` until there is nothing left to claim. `told` hears of every claim that ended,
-    /// and of every failure.
+    /// and of every failure after which it goes on.
     ///
     /// # Errors
     /// `Invalid` for a claim that cannot be, such as of a device that is not there; with `once` the first failure.
@@ -187,8 +196,9 @@ impl<S: EventStore + MovedStore> Mover<S> {
             let claimed = self.claim();
             // A claim that cannot be is not made possible by another one.
             let is_final = claimed.as_ref().is_err_and(|error| matches!(error.kind(), Kind::Invalid | Kind::Closed));
-            let done =
-                claimed.and_then(|claim| claim.map_or(Ok(false), |claim| self.move_claim(&claim).map(|()| true)));
+            let done = claimed.and_then(|claim| {
+                claim.map_or(Ok(false), |claim| self.move_claim(&claim, &|error| tell(Some(error))).map(|()| true))
+            });
             match done {
                 Ok(true) => {
                     tell(None);
@@ -198,10 +208,10 @@ impl<S: EventStore + MovedStore> Mover<S> {
                 Ok(false) if once => break,
                 Ok(false) => pause = PAUSE_MIN,
                 Err(error) => {
-                    tell(Some(&error));
                     if once || is_final {
                         return Err(error);
                     }
+                    tell(Some(&error));
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
@@ -215,7 +225,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
     /// # Errors
     /// Those of the store and of the archive. The claim was given back.
     pub fn round(&self) -> Result<bool> {
-        self.claim()?.map_or(Ok(false), |claim| self.move_claim(&claim).map(|()| true))
+        self.claim()?.map_or(Ok(false), |claim| self.move_claim(&claim, &|_| {}).map(|()| true))
     }
 
     fn claim(&self) -> Result<Option<Claim>> {
@@ -234,13 +244,14 @@ impl<S: EventStore + MovedStore> Mover<S> {
         self.store.claim(&ClaimRequest { device, move_after, duration })
     }
 
-    fn move_claim(&self, claim: &Claim) -> Result<()> {
+    fn move_claim(&self, claim: &Claim, tell: &dyn Fn(&Error)) -> Result<()> {
         let lost = AtomicBool::new(false);
+        let work = Work { claim, lost: &lost, tell };
         let ended = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             let _heart = Heart { ended: &ended };
             scope.spawn(|| self.beat(claim, &lost, &ended));
-            let proved = self.move_unit(claim, &lost).and_then(|()| self.prove(claim, &lost));
+            let proved = self.move_unit(&work).and_then(|()| self.prove(&work));
             match proved {
                 Ok(events) => {
                     self.note(|moved| (moved.claims, moved.proved) = (moved.claims + 1, moved.proved + events));
@@ -279,9 +290,9 @@ impl<S: EventStore + MovedStore> Mover<S> {
         }
     }
 
-    fn check(&self, claim: &Claim, lost: &AtomicBool) -> Result<()> {
-        if lost.load(Ordering::Relaxed) {
-            return Err(Error::fenced(format!("claim {} ended by time: another mover may have it", claim.token)));
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        if work.lost.load(Ordering::Relaxed) {
+            return Err(Error::fenced(format!("claim {} ended by time: another mover may have it", work.claim.token)));
         }
         if self.is_stopped() {
             return Err(Error::unavailable("the mover was asked to end"));
@@ -289,22 +300,22 @@ impl<S: EventStore + MovedStore> Mover<S> {
         Ok(())
     }
 
-    fn prove(&self, claim: &Claim, lost: &AtomicBool) -> Result<u64> {
-        self.patiently(claim, lost, || self.store.prove(&claim.token))
+    fn prove(&self, work: &Work<'_>) -> Result<u64> {
+        self.patiently(work, || self.store.prove(&work.claim.token))
     }
 
     /// Tries until it works, the claim is lost, or patience ends: for what a repetition may mend.
-    fn patiently<T>(&self, claim: &Claim, lost: &AtomicBool, mut again: impl FnMut() -> Result<T>) -> Result<T> {
+    fn patiently<T>(&self, work: &Work<'_>, mut again: impl FnMut() -> Result<T>) -> Result<T> {
         let since = Instant::now();
         let mut pause = PAUSE_MIN;
         loop {
-            self.check(claim, lost)?;
+            self.check(work)?;
             match again() {
                 Err(error)
                     if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown | Kind::Full)
                         && since.elapsed() < self.options.patience =>
                 {
-                    tracing::warn!(%error, "again in {pause:?}");
+                    (work.tell)(&error);
                     self.sleep(jittered(pause));
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -321,17 +332,18 @@ impl<S: EventStore + MovedStore> Mover<S> {
         }
     }
 
-    fn move_unit(&self, claim: &Claim, lost: &AtomicBool) -> Result<()> {
+    fn move_unit(&self, work: &Work<'_>) -> Result<()> {
         // Each time behind what the manifests have by then: another mover's progress ends this.
         loop {
-            match self.try_unit(claim, lost)? {
+            match self.try_unit(work)? {
                 Tried::Done => return Ok(()),
-                Tried::Overtaken => self.check(claim, lost)?,
+                Tried::Overtaken => self.check(work)?,
             }
         }
     }
 
-    fn try_unit(&self, claim: &Claim, lost: &AtomicBool) -> Result<Tried> {
+    fn try_unit(&self, work: &Work<'_>) -> Result<Tried> {
+        let claim = work.claim;
         let schema = self.store.schema();
         let keyspace = self.store.keyspace();
         let lumi = keyspace.attributes.index("lumi");
@@ -340,7 +352,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
         let mut groups: BTreeMap<(u64, String), Group> = BTreeMap::new();
         let mut at = 0;
         loop {
-            let page = self.patiently(claim, lost, || self.store.claimed(&claim.token, at))?;
+            let page = self.patiently(work, || self.store.claimed(&claim.token, at))?;
             if page.is_empty() {
                 break;
             }
@@ -351,7 +363,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                 }
                 let run = schema.run_of(claimed.primary.as_bytes());
                 if let std::collections::btree_map::Entry::Vacant(unknown) = manifests.entry(run) {
-                    let there = self.patiently(claim, lost, || self.archive.manifest(run))?;
+                    let there = self.patiently(work, || self.archive.manifest(run))?;
                     unknown.insert(there.unwrap_or_default());
                 }
                 let mut event = None;
@@ -365,7 +377,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     if event.is_none() {
                         let sources = claimed.sources.clone().map_or(Sources::All, Sources::Only);
                         let read = || self.store.get_event(&claimed.primary, &sources);
-                        let found = self.patiently(claim, lost, read)?;
+                        let found = self.patiently(work, read)?;
                         // It may have been removed, or replayed, since it was listed: then its claim is about the rest.
                         event = found.filter(|event| {
                             matches!(event.state, LiveState::Accepted | LiveState::Debug) && !event.fragments.is_empty()
@@ -391,7 +403,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     }
                     group.see(&claimed.primary, lumi.and_then(|lumi| event.attributes.get(lumi)));
                     if group.builder.as_ref().is_some_and(|builder| builder.len() >= self.options.object_bytes)
-                        && !self.end_object(claim, lost, (run, &stream), group, at)?
+                        && !self.end_object(work, (run, &stream), group, at)?
                     {
                         return Ok(Tried::Overtaken);
                     }
@@ -399,7 +411,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
             }
         }
         for ((run, stream), group) in &mut groups {
-            if group.builder.is_some() && !self.end_object(claim, lost, (*run, stream), group, at)? {
+            if group.builder.is_some() && !self.end_object(work, (*run, stream), group, at)? {
                 return Ok(Tried::Overtaken);
             }
         }
@@ -428,18 +440,11 @@ impl<S: EventStore + MovedStore> Mover<S> {
     }
 
     /// Puts an object, proves it, and names it; `false` where another mover has named its events.
-    fn end_object(
-        &self,
-        claim: &Claim,
-        lost: &AtomicBool,
-        (run, stream): (u64, &str),
-        group: &mut Group,
-        to: u64,
-    ) -> Result<bool> {
+    fn end_object(&self, work: &Work<'_>, (run, stream): (u64, &str), group: &mut Group, to: u64) -> Result<bool> {
         let Some(builder) = group.builder.take() else { return Ok(true) };
         let built = builder.finish();
         let (bytes, contents) = (&built.bytes, built.contents);
-        let name = self.put_proved(claim, lost, run, stream, bytes)?;
+        let name = self.put_proved(work, run, stream, bytes)?;
         let (Some(first), Some(last)) = (group.first.take(), group.last.take()) else {
             return Err(Error::internal("an object without events"));
         };
@@ -453,8 +458,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
             first,
             last,
             lumi: group.lumi.take(),
-            store: claim.store.clone(),
-            unit: claim.unit.clone(),
+            store: work.claim.store.clone(),
+            unit: work.claim.unit.clone(),
             of_unit: (group.from, to),
             written_ms: now_ms(),
         };
@@ -467,7 +472,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
             }
         }
         let keyspace = &self.store.keyspace().name;
-        let named = self.patiently(claim, lost, || {
+        let named = self.patiently(work, || {
             // Held for as long as the place lets a change of the manifest take: the others need its outcome anyway.
             let _turn = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
             self.archive.extend(run, keyspace, &object)
@@ -488,8 +493,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
     }
 
     /// Puts an object under a name of its own, until it comes back as it went; answers the name.
-    fn put_proved(&self, claim: &Claim, lost: &AtomicBool, run: u64, stream: &str, bytes: &Bytes) -> Result<String> {
-        let what = match &claim.unit {
+    fn put_proved(&self, work: &Work<'_>, run: u64, stream: &str, bytes: &Bytes) -> Result<String> {
+        let what = match &work.claim.unit {
             Unit::Container { container, generation, .. } => format!("c{container}-g{generation}"),
             Unit::Batch => "batch".to_owned(),
         };
@@ -499,12 +504,12 @@ impl<S: EventStore + MovedStore> Mover<S> {
             // A new name each time: what an earlier try left can never be taken for this one.
             let name = Archive::name_for(run, stream, &what);
             let place = self.archive.place();
-            self.patiently(claim, lost, || {
+            self.patiently(work, || {
                 self.keep_rate(bytes.len() as u64);
-                self.check(claim, lost)?;
+                self.check(work)?;
                 place.put(&[(name.clone(), bytes.clone())])
             })?;
-            let back = self.patiently(claim, lost, || place.compare_back(&name, bytes));
+            let back = self.patiently(work, || place.compare_back(&name, bytes));
             let compared = back.and_then(|back| compare(bytes, back));
             let error = match compared {
                 Ok(()) => return Ok(name),

@@ -23,7 +23,7 @@ use forebay_testkit::ceph::{ACCESS_KEY, Ceph, INDEXED, SECRET_KEY};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Share of what a mover reached alone that is taken in, so that it can catch up.
@@ -93,16 +93,11 @@ fn measure(
     println!("{title}: a mover alone {:.1} MB/s, intake {:.1} MB/s", alone / 1e6, intake / 1e6);
 
     let stop = Arc::new(AtomicBool::new(false));
-    let failures = AtomicU64::new(0);
     let mover = scene.mover(plan, archive.clone(), false, &stop);
     let watch = Watch { scene: &scene, moved: &|| mover.moved().contents.payload_bytes, from: Instant::now() };
     let phases = std::thread::scope(|scope| -> Result<Vec<Phase>> {
         let readout = scope.spawn(|| read_out(&scene, on, intake, &stop).map_err(|error| error.to_string()));
-        let moving = scope.spawn(|| {
-            mover.run(false, &mut |_, error| {
-                failures.fetch_add(u64::from(error.is_some()), Ordering::Relaxed);
-            })
-        });
+        let moving = scope.spawn(|| mover.run(false, &mut |_, _| {}));
         let phases = watch.follow(plan.followed, plan.outage, outage);
         stop.store(true, Ordering::Relaxed);
         readout.join().map_err(|_| "readout panicked")??;
@@ -125,7 +120,7 @@ fn measure(
             intake / 1e6,
             alone / 1e6,
             plan.container_bytes >> 20,
-            failures.load(Ordering::Relaxed)
+            mover.moved().given_back
         ),
         &[
             "phase",

@@ -1,17 +1,21 @@
 //! A directory that fills up, or becomes read-only, in the middle.
 
 use crate::scene::{RUN, Scene, options};
-use forebay_core::Kind;
+use forebay_core::{Error, Kind};
 use forebay_dataset::storage::Options;
-use forebay_mover::{Archive, MoverOptions};
+use forebay_mover::{Archive, Moved, MoverOptions};
 use forebay_testkit::Mounted;
 use std::time::Duration;
 
 fn refused(scene: &Scene, archive: &Archive, words: &str) {
     let impatient = MoverOptions { patience: Duration::from_millis(300), ..options() };
-    let error = scene.mover(archive, impatient).run(true, &mut |_, _| {}).unwrap_err();
+    let mut heard = 0;
+    let mut told = |_: &Moved, error: Option<&Error>| heard += u32::from(error.is_some());
+    let error = scene.mover(archive, impatient).run(true, &mut told).unwrap_err();
     assert!(matches!(error.kind(), Kind::Full | Kind::Unavailable), "{error}");
     assert!(error.to_string().contains(words), "{error}");
+    // Somebody who looks on knows what is tried again, while it is.
+    assert!(heard > 0 || error.to_string().contains("cannot be written"), "{error}");
     // What counts is whole, and only what was proved is let go.
     let named = archive.manifest(RUN).unwrap().unwrap_or_default();
     named.objects.iter().for_each(|object| archive.verify(RUN, object).unwrap());
