@@ -45,15 +45,18 @@ impl Warm {
     }
 
     /// The archive was proved to have what a container that drains holds, at this time in milliseconds since 1970: durable
-    /// before it returns.
+    /// before it returns. `false` where that filling was reclaimed, because nothing in it lived any more.
     ///
     /// # Errors
     /// `Conflict` where it does not drain; `Unavailable` where the device fails: the next opening may find it in custody all the
     /// same.
-    pub fn begin_custody(&self, number: u32, since: u64) -> Result<()> {
+    pub fn begin_custody(&self, number: u32, generation: u32, since: u64) -> Result<bool> {
         debug_assert!(since > 0, "0 says that it is not in custody");
         let (container, ..) = self.container(number)?;
         let _transition = container.transition.lock();
+        if container.phase() == Phase::Empty || container.header.lock().generation != generation {
+            return Ok(false);
+        }
         if container.phase() != Phase::Draining {
             let phase = container.phase();
             return Err(Error::conflict(format!("{} is {phase:?}: nobody drains it", self.describe(number))));
@@ -63,7 +66,7 @@ impl Warm {
         if container.set_phase(&[Phase::Draining], Phase::Custody) {
             self.devices[container.device as usize].draining.fetch_sub(1, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Gives up draining, or ends it: the container is full again, or, where nothing lives in it any more, empty.

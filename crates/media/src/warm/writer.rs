@@ -75,9 +75,7 @@ impl Warm {
         is_over: &dyn Fn(u64) -> bool,
         deadline: Instant,
     ) -> Result<()> {
-        let wanted =
-            |filling: &Filling| filling.stream.is_decided() && (filling.begun.elapsed() >= age || is_over(filling.run));
-        self.close_all(self.take_parked(wanted), deadline)
+        self.close_all(self.take_parked(|filling| is_due(filling, age, is_over)), deadline)
     }
 
     fn close_all(self: &Arc<Warm>, fillings: Vec<Filling>, deadline: Instant) -> Result<()> {
@@ -97,7 +95,19 @@ impl Warm {
     }
 }
 
+/// Whether a container is closed for movers, although it has room.
+fn is_due(filling: &Filling, age: Duration, is_over: &dyn Fn(u64) -> bool) -> bool {
+    filling.stream.is_decided() && (filling.begun.elapsed() >= age || is_over(filling.run))
+}
+
 impl Writer {
+    /// Whether it has what movers wait for: a container that [`Warm::close_begun`] would close, or one that takes no more and waits
+    /// for this writer's next call to become full. Whatever it writes itself: a shared one may have come to it from another writer.
+    pub fn keeps_from_movers(&self, age: Duration, is_over: &dyn Fn(u64) -> bool) -> bool {
+        let mut all = self.pipeline.fillings();
+        all.any(|(filling, is_closing)| is_due(filling, if is_closing { Duration::ZERO } else { age }, is_over))
+    }
+
     fn over(warm: &Arc<Warm>, target: Target, filling: Filling) -> Result<Writer> {
         let mut pipeline = Pipeline::new(warm.clone());
         pipeline.begin(filling)?;

@@ -104,7 +104,7 @@ impl MovedStore for Store {
             claims.held.remove(token).ok_or_else(|| fenced(token))?
         };
         let proved = match &claimed.unit {
-            Unit::Container { container, .. } => engine.begin_custody(*container),
+            Unit::Container { container, generation, .. } => engine.begin_custody(*container, *generation),
             Unit::Batch => engine.release_batch(&claimed.events, &claimed.seen),
         };
         let mut claims = engine.claims.lock();

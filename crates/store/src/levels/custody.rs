@@ -14,10 +14,11 @@
 use crate::RunState;
 use crate::engine::Engine;
 use crate::events::{Flag, Word};
-use crate::placement::{At, Claimed, Custody, Level};
+use crate::placement::{At, Claimed, Custody, Level, Open};
 use crate::shards::Shard;
 use forebay_core::{ClaimRequest, Error, Kind, Primary, Result, Token, Unit};
 use forebay_media::bytes::DecisionKind;
+use forebay_media::warm::Writer;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,14 +92,18 @@ impl Engine {
             over.map(|known| known.run).collect()
         };
         let is_over = |run: u64| over.contains(&run);
-        let now = self.timer().now();
-        // Its writers have containers that they may need no more. A round that takes long keeps them: the next claim asks again.
+        // Writers have containers that they may need no more. A round that takes long keeps them: the next claim asks again.
+        let mut ended = Vec::new();
         if let Some(mut demoter) = level.demoter.try_lock_for(ROUND) {
-            demoter.open.retain(|open| {
-                let wanted = now.saturating_duration_since(open.since) >= age || is_over(open.target.run);
-                !(open.pending.is_empty() && open.target.stream.is_decided() && wanted)
-            });
+            let is_idle = |open: &mut Open| open.pending.is_empty() && open.writer.keeps_from_movers(age, &is_over);
+            ended.extend(demoter.open.extract_if(.., is_idle).map(|open| open.writer));
         }
+        if let Some(mut writers) = level.persisting.writer.try_lock_for(ROUND) {
+            let keeps = |(_, writer): &mut (_, Writer)| writer.keeps_from_movers(age, &is_over);
+            ended.extend(writers.extract_if(.., keeps).map(|(_, writer)| writer));
+        }
+        // Without these locks: what is being closed waits for its device.
+        drop(ended);
         level.warm.close_begun(age, &is_over, level.deadline())
     }
 
@@ -127,11 +132,14 @@ impl Engine {
     }
 
     /// The archive has what a claimed container holds: durably in custody. Answers how many events are, whole.
-    pub(crate) fn begin_custody(&self, container: u32) -> Result<u64> {
+    /// None where nothing of this filling lives any more: what was in it ended, or went elsewhere and is archived from there.
+    pub(crate) fn begin_custody(&self, container: u32, generation: u32) -> Result<u64> {
         let level = self.placement.level.as_ref().ok_or_else(|| Error::internal("custody without a warm level"))?;
         let now = self.config.clock.wall_ms();
         level.custody.lock().proved.insert(container, self.timer().now());
-        level.warm.begin_custody(container, now)?;
+        if !level.warm.begin_custody(container, generation, now)? {
+            return Ok(0);
+        }
         level.proved_ms.store(now, Ordering::Relaxed);
         self.mark_custody(level, container)
     }

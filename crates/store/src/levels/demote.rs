@@ -212,7 +212,7 @@ impl Engine {
             }
         }
         let writer = level.warm.writer(target)?;
-        demoter.open.push(Open { target: *target, writer, pending: VecDeque::new(), since: self.timer().now() });
+        demoter.open.push(Open { target: *target, writer, pending: VecDeque::new() });
         Ok(demoter.open.len() - 1)
     }
 

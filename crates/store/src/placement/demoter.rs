@@ -55,7 +55,6 @@ pub(crate) struct Open {
     pub(crate) target: Target,
     pub(crate) writer: Writer,
     pub(crate) pending: VecDeque<(Ticket, u64, Vec<Written>)>,
-    pub(crate) since: Instant,
 }
 
 /// The state of demotion: writers to devices, and what they have not made durable yet.

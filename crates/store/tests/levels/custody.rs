@@ -170,6 +170,26 @@ fn what_changes_after_its_claim_is_moved_again() {
     assert_balanced(&store);
 }
 
+/// Its container was reclaimed under the claim: there is nothing left to prove, and no failure.
+#[test]
+fn a_claim_of_which_everything_ended_proves_nothing() {
+    let dir = TempDir::new();
+    let store = create(&dir, &events_of(2), &two_levels(dir.path(), 1));
+    accepted(&store, 0..5);
+    let one = claim(&store).expect("a container");
+    for event in 0..5 {
+        store.release(&primary(&store, event)).unwrap();
+    }
+    eventually(&store, "the container is empty", || in_state(&store, "draining") == 0);
+    assert_eq!(store.prove(&one.token).unwrap(), 0);
+    // The next filling of the container is none of the claim's business.
+    accepted(&store, 5..10);
+    let other = claim(&store).expect("a container");
+    assert_eq!(store.prove(&one.token).unwrap(), 0, "a proof may be repeated");
+    assert_eq!((in_state(&store, "custody"), store.prove(&other.token).unwrap()), (0, 5));
+    assert_balanced(&store);
+}
+
 #[test]
 fn a_replay_of_what_is_in_custody_takes_it_out() {
     let dir = TempDir::new();

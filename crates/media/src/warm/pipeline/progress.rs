@@ -5,6 +5,7 @@ use crate::bytes::{CONTAINER_BLOCK_BYTES, ContainerState, DirectoryPlace};
 use crate::warm::buffer::Buffer;
 use crate::warm::device::{BLOCK_BYTES, Done};
 use crate::warm::request::STALLS_MAX;
+use crate::warm::space::Filling;
 use forebay_core::Result;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -194,6 +195,11 @@ impl Pipeline {
                 }
             }
         }
+    }
+
+    /// Containers that are being filled or closed, with whether they are being closed.
+    pub(in crate::warm) fn fillings(&self) -> impl Iterator<Item = (&Filling, bool)> {
+        self.works().map(|work| (&work.filling, work.stage != Stage::Open))
     }
 
     fn works(&self) -> impl Iterator<Item = &Work> {

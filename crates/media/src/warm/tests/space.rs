@@ -55,6 +55,15 @@ fn streams_share_a_container_when_too_many_are_open() {
     let info = &warm.containers()[place.container as usize];
     assert_eq!((info.header.stream, info.header.run), (Stream::Shared, u64::MAX));
     assert_eq!(warm.free_containers(), 5);
+    // It comes to whoever writes next, also of events that nobody has decided: movers wait for it all the same.
+    let mut undecided = warm.writer(&Target { stream: Stream::Undecided, ..target(78) }).unwrap();
+    let taken = write_durably(&mut undecided, &[small(78)])[0].container;
+    assert_eq!(warm.containers()[taken as usize].header.stream, Stream::Shared);
+    assert!(undecided.keeps_from_movers(Duration::ZERO, &|_| false));
+    assert!(!undecided.keeps_from_movers(Duration::from_secs(3600), &|_| false));
+    drop(undecided);
+    warm.close_begun(Duration::ZERO, &|_| false, soon()).unwrap();
+    assert_eq!(phase(&warm, taken), Phase::Full);
 }
 
 #[test]
