@@ -63,7 +63,7 @@ fn one(built: &Built, set: &[(&str, String)], log: &Log<'_>) -> Result<Outcome> 
     let mut command = built.command();
     // A data file that may not be copied into the project is no reason to fail where it is missing. Only there: a program without
     // the harness takes the option for something else.
-    if built.name().starts_with("forebay-daq ") && recorded_frames().is_none() {
+    if built.package == "forebay-daq" && recorded_frames().is_none() {
         command.args(["--skip", "real_frames"]);
     }
     let ended = child::stream(command.envs(set.iter().map(|(name, value)| (name, value))), &piece)?;
