@@ -121,6 +121,9 @@ struct Open {
     /// Masks a source after this many events in a row without it, and unmasks it when it has come back.
     #[arg(long, value_name = "EVENTS")]
     auto_mask: Option<u32>,
+    /// Stage of the selection in which its events begin, such as a run that skips the first one. Default: the first.
+    #[arg(long, value_name = "STAGE")]
+    stage: Option<String>,
     /// A prescale of the trigger, for the run's summary; may be given several times.
     #[arg(long, value_name = "NAME=FACTOR")]
     prescale: Vec<String>,
@@ -185,6 +188,7 @@ impl Open {
             stop_grace: self.grace.unwrap_or(default.stop_grace),
             auto_mask: self.auto_mask.or(default.auto_mask),
             prescales,
+            stage: self.stage.clone().or(default.stage),
         };
         store.keyspace().check_run(&config)?;
         store.run_open(self.run, &config)?;

@@ -65,6 +65,8 @@ pub struct RunConfig {
     pub auto_mask: Option<u32>,
     /// Prescales of the trigger when the run is opened, by name: recorded for its summary, and not applied.
     pub prescales: BTreeMap<String, PrescaleFactor>,
+    /// Stage of the selection in which its events begin, such as those of a restored run; `None`: the first.
+    pub stage: Option<String>,
 }
 
 impl RunConfig {
@@ -77,6 +79,7 @@ impl RunConfig {
             stop_grace: Duration::ZERO,
             auto_mask: None,
             prescales: BTreeMap::new(),
+            stage: None,
         }
     }
 }
@@ -180,6 +183,7 @@ impl Keyspace {
     /// `Invalid`, naming the value.
     pub fn check_run(&self, run: &RunConfig) -> Result<()> {
         check_run(run)?;
+        run.stage.as_ref().map(|stage| self.stage(stage)).transpose()?;
         self.check_sources(&run.completeness)?;
         for (at, (class, completeness)) in run.classes.iter().enumerate() {
             self.check_sources(completeness)?;
@@ -367,6 +371,8 @@ struct RunFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     auto_mask_after: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    stage: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     count: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sources: Option<Vec<String>>,
@@ -430,6 +436,7 @@ impl RunFile {
             complete_within_ms: milliseconds(run.complete_within).max(1),
             stop_grace_ms: milliseconds(run.stop_grace),
             auto_mask_after: run.auto_mask,
+            stage: run.stage.clone(),
             count,
             sources,
             classes,
@@ -447,6 +454,7 @@ impl RunFile {
             stop_grace: Duration::from_millis(self.stop_grace_ms),
             auto_mask: self.auto_mask_after,
             prescales: self.prescales.clone(),
+            stage: self.stage.clone(),
         };
         check_run(&run)?;
         Ok(run)

@@ -40,9 +40,6 @@ pub fn restore<S: EventStore>(
     if store.runs()?.iter().any(|known| known.run == as_run) {
         return Err(Error::conflict(format!("the store knows run {as_run}: restore as a run that it never had")));
     }
-    if let Some(stage) = &restore.stage {
-        store.keyspace().stage(stage)?;
-    }
     let manifest = archive.manifest_there(run)?;
     let mut names: BTreeSet<Primary> = BTreeSet::new();
     for entry in &manifest.objects {
@@ -57,8 +54,12 @@ pub fn restore<S: EventStore>(
         }
         names.extend(object.events.iter().map(|place| place.primary));
     }
-    let sealed =
-        RunConfig { stop_grace: store.keyspace().run.stop_grace, ..RunConfig::new(Completeness::Seal, WITHIN) };
+    // The run says the stage: no event of it is ever in an earlier one.
+    let sealed = RunConfig {
+        stop_grace: store.keyspace().run.stop_grace,
+        stage: restore.stage.clone(),
+        ..RunConfig::new(Completeness::Seal, WITHIN)
+    };
     store.run_open(as_run, &sealed)?;
     let mut done = Contents::default();
     for name in names {
@@ -97,14 +98,5 @@ fn put_event<S: EventStore>(store: &S, whole: &WholeEvent, restore: &Restore) ->
         }
     }
     store.seal(&primary)?;
-    let Some(stage) = &restore.stage else { return Ok(()) };
-    if store.keyspace().stage(stage)? > 0 {
-        let lease = store.lease(&primary, None)?;
-        let lease =
-            lease.ok_or_else(|| Error::conflict(format!(
-                "event {name} was taken by a worker of the first stage before it was in stage `{stage}`: let none of these work while a run is restored"
-            )))?;
-        lease.pass(stage, &[])?;
-    }
     Ok(())
 }

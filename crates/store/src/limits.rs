@@ -1,5 +1,6 @@
 //! Limits of the engine and how they relate.
 
+use crate::runs::RECORDS_MAX;
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, KEY_BYTES_MAX};
 
 /// Shards of the index: one lock each.
@@ -21,6 +22,9 @@ pub(crate) const VERDICT_BYTES: usize = 16;
 const VERDICTS_KEPT_MIN: usize = 1024;
 const VERDICTS_KEPT_MAX: usize = 1 << 16;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
+/// Changes of masks, and of prescales, that a run keeps: fewest, and one per this many bytes of the region.
+const RECORDS_KEPT_MIN: usize = 64;
+const REGION_BYTES_PER_RECORD: u64 = 16 << 10;
 /// Sparse endings that a run remembers: fewest, most, and one per this many bytes of the region.
 const ENDINGS_KEPT_MIN: usize = 4096;
 const ENDINGS_KEPT_MAX: usize = 1 << 20;
@@ -44,6 +48,11 @@ pub(crate) fn verdicts_kept(region_bytes: u64) -> usize {
 /// Bytes for remembering how events of one run ended, per way to end and shard, in a region of this size.
 pub(crate) fn endings_bytes(region_bytes: u64) -> usize {
     ((region_bytes / REGION_BYTES_PER_ENDING) as usize).clamp(ENDINGS_KEPT_MIN, ENDINGS_KEPT_MAX) * 12 / SHARDS
+}
+
+/// Changes of masks, and of prescales, that a run keeps in a region of this size.
+pub(crate) fn records_kept(region_bytes: u64) -> usize {
+    ((region_bytes / REGION_BYTES_PER_RECORD) as usize).clamp(RECORDS_KEPT_MIN, RECORDS_MAX)
 }
 
 /// Incidents that survive a restart in a region of this size.

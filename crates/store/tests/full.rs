@@ -5,7 +5,7 @@ mod common;
 
 use common::fixture::{Fixture, RUN};
 use common::{TempDir, eventually, put, refused, sealed_events, small_config};
-use forebay_store::core::{Bounds, Completeness, Key, Keyspace, Kind, Live, LiveState};
+use forebay_store::core::{Bounds, Completeness, Key, Keyspace, Kind, Live, LiveState, PrescaleFactor};
 use forebay_store::{
     Accept, Config, Fragment, GetAny, Inhibit, Lease, PutOptions, PutOutcome, ResultFragment, Sources, Store,
 };
@@ -492,4 +492,57 @@ fn filled_with_announcements() {
     assert_eq!(store.counts(), [0, 0, count, 0]);
     let again = announce_until_full(&store, 1 << 20);
     assert!(again * 10 >= count * 8, "{again} announcements fit, {count} did before");
+}
+
+/// The smallest region, and what operators may say in it as often as they like.
+fn smallest(config: &mut Config) {
+    marks(config);
+    (config.hot_bytes, config.segment_bytes) = (1 << 20, Some(16 << 10));
+}
+
+#[test]
+fn what_operators_say_for_ever_leaves_the_space_of_events() {
+    for maintenance in [false, true] {
+        let mut store = Fixture::on_hot_alone(&singles(), smallest);
+        store.config.maintenance = maintenance;
+        store.reopen();
+        store.run_open(RUN, &singles().run).unwrap();
+        let (source, other) = (store.source(7), store.source(8));
+        let before = fill(&store, 0);
+        reject_all(&store);
+        let said = |store: &Fixture, times: u64| {
+            for time in 0..times {
+                let from = (time % 3 == 0).then(|| store.primary(time));
+                store.mask(RUN, &source, from.as_ref()).unwrap_or_else(|error| panic!("mask {time}: {error}"));
+                store.unmask(RUN, &source, None).unwrap_or_else(|error| panic!("unmask {time}: {error}"));
+                let hold = store.hold(Some(RUN), &[]).unwrap_or_else(|error| panic!("hold {time}: {error}"));
+                store.release_hold(hold).unwrap_or_else(|error| panic!("release of hold {time}: {error}"));
+                let factor = PrescaleFactor::new((time + 1) as f64).unwrap();
+                store.prescale(RUN, "jets", factor, None).unwrap_or_else(|error| panic!("prescale {time}: {error}"));
+            }
+        };
+        said(&store, 3000);
+        eventually(&store, "what was said is in a snapshot", || store.stats().fill < store.config.hot_low);
+        store.mask(RUN, &other, None).unwrap();
+        let again = fill(&store, 1_000_000);
+        assert!(
+            again * 10 >= before * 6,
+            "{again} fragments fit beside a thousand records of each kind, {before} without"
+        );
+        // In the full store as well, and after its restart.
+        said(&store, 200);
+        store.reopen();
+        store.unmask(RUN, &other, None).unwrap();
+        said(&store, 200);
+        // Until no more can begin: what began can be ended, with the store as full as before.
+        let masked =
+            (100..9000).take_while(|&source| store.mask(RUN, &store.source(source), None).is_ok()).count() as u64;
+        assert!((100..8900).contains(&masked), "{masked} masks in force found space");
+        refused(store.hold(None, &[]), Kind::Full);
+        (100..100 + masked).for_each(|source| store.unmask(RUN, &store.source(source), None).unwrap());
+        reject_all(&store);
+        store.run_stop(RUN).unwrap();
+        store.run_close(RUN).unwrap();
+        common::assert_balanced(&store);
+    }
 }

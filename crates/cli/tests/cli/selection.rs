@@ -80,6 +80,8 @@ fn runs_pause_resume_and_close_with_a_summary() {
         "0ms",
         "--prescale",
         "mu=20",
+        "--stage",
+        "final",
     ];
     assert_code(&temp.run(&open), 0);
     assert_code(&temp.run(&open), 0);
@@ -96,7 +98,7 @@ fn runs_pause_resume_and_close_with_a_summary() {
     temp.put("7/2/6", &[]);
     assert_eq!(temp.json(&["event", "STORE", "7/2"], 0)[0]["state"], "ready");
     assert_code(&temp.run(&["run", "STORE", "stop", "7"]), 0);
-    assert_eq!(temp.json(&["take", "STORE", "-n", "9", "--reject"], 0).len(), 2);
+    assert_eq!(temp.json(&["take", "STORE", "--stage", "final", "-n", "9", "--reject"], 0).len(), 2);
     let closed = &temp.json(&["run", "STORE", "close", "7"], 0)[0];
     assert_eq!((&closed["complete"], &closed["incomplete"]), (&1.into(), &1.into()));
     assert!(closed["summary"]["config"].as_str().unwrap().contains("auto_mask_after = 9"), "{closed}");

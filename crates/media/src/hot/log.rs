@@ -66,12 +66,9 @@ impl Log {
         self.slot(hot, &mut self.tail.lock(), class, encode)
     }
 
-    /// Appends a blob, piece by piece. What accepts name has room reserved; others stop short of that reserve.
-    pub fn append_blob(&self, hot: &Hot, blob: Blob, data: &[u8]) -> Result<()> {
-        let class = match blob {
-            Blob::Stream | Blob::Output => Class::Decision,
-            _ => Class::Evacuation,
-        };
+    /// Appends a blob, piece by piece. What accepts name, and what ends something, has room reserved (`Class::Decision`);
+    /// others stop short of that reserve (`Class::Evacuation`).
+    pub fn append_blob(&self, hot: &Hot, class: Class, blob: Blob, data: &[u8]) -> Result<()> {
         // One hold for all pieces: a reader takes pieces of one blob only where they are side by side.
         let mut tail = self.tail.lock();
         for chunk in hot.slots.chunks(blob, data) {
@@ -122,10 +119,10 @@ impl Log {
         Ok(())
     }
 
-    /// Segments that the log occupies, its snapshot's included.
-    pub fn length(&self) -> u32 {
+    /// Segments of the snapshot in force, and of the log behind it.
+    pub fn lengths(&self) -> (u32, u32) {
         let snapshot = self.snapshot.lock().len();
-        (self.tail.lock().segments.len() + snapshot) as u32
+        (snapshot as u32, self.tail.lock().segments.len() as u32)
     }
 
     /// Goes on where recovery found the end: segments and slots used in the last one, position, segments of the snapshot.

@@ -5,6 +5,7 @@ use forebay_core::{Accept, Kind, LiveState, ResultFragment};
 use forebay_mover::{MoverOptions, Restore, restore};
 use forebay_store::{Config, GetAny, PutOptions, Sources, Store};
 use forebay_testkit::TempDir;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -138,11 +139,25 @@ fn no_worker_gets_a_part_of_what_is_restored() {
     scene.mover(&archive, options()).run(true, &mut |_, _| {}).unwrap();
     let dir = TempDir::new();
     let other = Store::create(&dir.path().join("store"), &keyspace(), config(&dir, false)).unwrap();
+    let of_first = GetAny { n: 8, ..GetAny::default() };
+    let restored = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let farm = scope.spawn(|| {
+            while !restored.load(Ordering::Acquire) {
+                assert!(other.get_any(&of_first).unwrap().is_empty(), "no event is ever in a stage before its own");
+            }
+        });
+        let how = Restore { run: RUN, as_run: 98, stage: Some("second".to_owned()) };
+        let done = restore(&archive, &other, &how, &mut |_| true);
+        restored.store(true, Ordering::Release);
+        assert_eq!(done.unwrap().events, 60);
+        farm.join().unwrap();
+    });
     let seen = std::thread::scope(|scope| {
         let farm = scope.spawn(|| {
             let (mut seen, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(60));
             while seen.len() < 60 && Instant::now() < deadline {
-                for lease in other.get_any(&GetAny { n: 8, ..GetAny::default() }).unwrap() {
+                for lease in other.get_any(&of_first).unwrap() {
                     seen.push(lease.event_fragments);
                     lease.reject().unwrap();
                 }

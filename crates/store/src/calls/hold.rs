@@ -12,6 +12,7 @@ use crate::shards::Shard;
 use crate::{HoldInfo, Store};
 use forebay_core::{Error, Filter, Result};
 use forebay_media::bytes::Blob;
+use forebay_media::hot::Class;
 use std::sync::atomic::Ordering;
 
 /// Most holds at once.
@@ -30,6 +31,7 @@ impl Store {
 
     fn hold_now(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
+        engine.relieve_log();
         let effects = engine.decisions.effects.begin();
         engine.check_open()?;
         let conditions: Vec<String> = conditions.iter().map(|&condition| condition.to_owned()).collect();
@@ -43,7 +45,8 @@ impl Store {
         let id = engine.runs.next_hold.fetch_add(1, Ordering::Relaxed);
         debug_assert!(holds.last().is_none_or(|last| last.id < id), "hold {id} has a number of its own");
         let hold = Hold { id, run, conditions, filter };
-        let ticket = engine.journal_blob(Blob::Hold, &encode_hold(&hold, true), &name_of_hold(id, true))?;
+        let ticket =
+            engine.journal_blob(Class::Evacuation, Blob::Hold, &encode_hold(&hold, true), &name_of_hold(id, true))?;
         holds.push(hold);
         engine.runs.holds_set.store(holds.len() as u32, Ordering::Release);
         // Nothing is held while devices are waited for.
@@ -64,6 +67,7 @@ impl Store {
     /// `Full` without space to journal it, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
         let engine = self.engine();
+        engine.relieve_log();
         let name = name_of_hold(id, false);
         let ended = {
             let _effects = engine.decisions.effects.begin();
@@ -72,7 +76,7 @@ impl Store {
             match holds.iter().position(|hold| hold.id == id) {
                 Some(at) => {
                     let bytes = encode_hold(&holds[at], false);
-                    let ticket = engine.journal_blob(Blob::Hold, &bytes, &name)?;
+                    let ticket = engine.journal_blob(Class::Decision, Blob::Hold, &bytes, &name)?;
                     holds.remove(at);
                     engine.runs.holds_set.store(holds.len() as u32, Ordering::Release);
                     Some(ticket)

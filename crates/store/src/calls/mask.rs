@@ -11,6 +11,7 @@ use crate::runs::{KnownRun, MaskChange, apply_mask};
 use crate::{SourceStatus, Store};
 use forebay_core::{Error, LiveState, Primary, Result, Source};
 use forebay_media::bytes::Blob;
+use forebay_media::hot::Class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ impl Store {
 
     fn change_mask(&self, run: u64, source: &Source, from: Option<&Primary>, set: bool) -> Result<()> {
         let engine = self.engine();
+        engine.relieve_log();
         let schema = &engine.keyspace.schema;
         if source.len() != schema.rest_bytes() {
             return Err(Error::invalid(format!("a source of {} bytes, not {}", source.len(), schema.rest_bytes())));
@@ -126,7 +128,8 @@ impl Engine {
         if nothing_to_do {
             return Ok(self.ticket_again(&name));
         }
-        let ticket = self.journal_blob(Blob::Mask, &bytes, &name)?;
+        let class = if change.set { Class::Evacuation } else { Class::Decision };
+        let ticket = self.journal_blob(class, Blob::Mask, &bytes, &name)?;
         let now = self.now_ns();
         apply_mask(&mut known.masks, change, now);
         known.note_mask(change.record(&self.keyspace.schema));

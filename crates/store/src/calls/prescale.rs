@@ -10,6 +10,7 @@ use crate::runs::PrescaleChange;
 use forebay_core::limits::PRESCALES_MAX;
 use forebay_core::{Error, PrescaleFactor, Primary, Result, check_prescale_name};
 use forebay_media::bytes::Blob;
+use forebay_media::hot::Class;
 use std::collections::BTreeSet;
 
 impl Store {
@@ -21,6 +22,7 @@ impl Store {
     /// without space to journal it, `OutcomeUnknown` where a device does not make it durable.
     pub fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()> {
         let engine = self.engine();
+        engine.relieve_log();
         check_prescale_name(name)?;
         if let Some(from) = from {
             engine.check_primary(from)?;
@@ -57,7 +59,7 @@ impl Engine {
                 }
             }
         }
-        let ticket = self.journal_blob(Blob::Prescale, &bytes, &name)?;
+        let ticket = self.journal_blob(Class::Evacuation, Blob::Prescale, &bytes, &name)?;
         known.note_prescale(record);
         Ok(ticket)
     }

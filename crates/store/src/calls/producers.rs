@@ -10,6 +10,7 @@ use crate::{ProducerStatus, Store};
 use forebay_core::limits::NAME_BYTES_MAX;
 use forebay_core::{Error, Result};
 use forebay_media::bytes::Blob;
+use forebay_media::hot::Class;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,6 +37,7 @@ impl Store {
             return Err(Error::invalid(format!("producer name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
         }
         let engine = self.engine();
+        engine.relieve_log();
         let _effects = engine.decisions.effects.begin();
         engine.check_open()?;
         let mut runs = engine.runs.known.lock();
@@ -57,8 +59,12 @@ impl Store {
             fragments: before.as_ref().map_or(0, |before| before.fragments),
             bytes: before.as_ref().map_or(0, |before| before.bytes),
         };
-        let ticket =
-            engine.journal_blob(Blob::Producer, &encode_producer(run, &status), &name_of_producer(run, name))?;
+        let ticket = engine.journal_blob(
+            Class::Evacuation,
+            Blob::Producer,
+            &encode_producer(run, &status),
+            &name_of_producer(run, name),
+        )?;
         let counts = Arc::new(Counts {
             announced: status.announced.into(),
             fragments: status.fragments.into(),
@@ -131,6 +137,7 @@ impl Drop for Producer {
 
 impl Engine {
     fn report(&self, producer: &Producer, finished: bool) -> Result<()> {
+        self.relieve_log();
         let effects = self.decisions.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.known.lock();
@@ -141,7 +148,9 @@ impl Engine {
         // The journal first: what is shown as finished stays finished after a restart.
         let status = ProducerStatus { finished, ..known.producers[at].now() };
         let bytes = encode_producer(producer.run, &status);
-        let ticket = self.journal_blob(Blob::Producer, &bytes, &name_of_producer(producer.run, &producer.name))?;
+        let class = if finished { Class::Decision } else { Class::Evacuation };
+        let ticket =
+            self.journal_blob(class, Blob::Producer, &bytes, &name_of_producer(producer.run, &producer.name))?;
         known.producers[at].status = status;
         drop((runs, effects));
         self.settle(ticket)

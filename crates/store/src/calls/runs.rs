@@ -16,6 +16,7 @@ use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, RunConfig, Signature};
 use forebay_media::bytes::Blob;
+use forebay_media::hot::Class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ impl Store {
     pub fn run_open(&self, run: u64, config: &RunConfig) -> Result<()> {
         let engine = self.engine();
         engine.keyspace.check_run(config)?;
+        engine.relieve_log();
         let part = &engine.keyspace.schema.sub_keys()[0];
         if run > part.max() {
             return Err(Error::invalid(format!("run {run} does not fit: 0 to {}", part.max())));
@@ -256,6 +258,7 @@ impl Engine {
 
     /// Pauses, resumes or stops.
     fn change_run(&self, run: u64, to: RunState) -> Result<()> {
+        self.relieve_log();
         let effects = self.decisions.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.known.lock();
@@ -344,7 +347,7 @@ impl Engine {
             // Without space the next time has it as well.
             let bytes = encode_run_time(known.run, &known.time);
             let name = [&b"time"[..], &known.run.to_le_bytes()].concat();
-            let _ = self.journal_blob(Blob::RunTime, &bytes, &name).map(Ticket::unanswered);
+            let _ = self.journal_blob(Class::Evacuation, Blob::RunTime, &bytes, &name).map(Ticket::unanswered);
         }
     }
 
@@ -356,7 +359,9 @@ impl Engine {
             "run {} reads back as it is: else its repeat would be a conflict after a restart",
             known.run
         );
-        self.journal_blob(Blob::Run, &bytes, &name_of_run(known))
+        let begins = matches!(known.state, RunState::Open | RunState::Paused);
+        let class = if begins { Class::Evacuation } else { Class::Decision };
+        self.journal_blob(class, Blob::Run, &bytes, &name_of_run(known))
     }
 
     /// For a repeat of the call that brought a run into the state in which it is.

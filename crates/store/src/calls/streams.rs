@@ -132,7 +132,7 @@ impl Engine {
         }
         let journaled = [&number.to_le_bytes()[..], &content].concat();
         // The accept that comes with it is later in every shadow.
-        self.journal_blob(Blob::Output, &journaled, b"output")?.unanswered();
+        self.journal_blob(Class::Decision, Blob::Output, &journaled, b"output")?.unanswered();
         let output = Output { streams: chosen, check };
         outputs.insert(number, &content, output);
         self.placement.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
@@ -193,7 +193,7 @@ impl Engine {
         if streams.names().len() >= NAMED_WHEN_FULL && !self.placement.hot.admits(Class::Evacuation) {
             return Err(Error::full(format!("no space for the name of a new stream, `{name}`: nothing is decided")));
         }
-        self.journal_blob(Blob::Stream, name.as_bytes(), b"stream")?.unanswered();
+        self.journal_blob(Class::Decision, Blob::Stream, name.as_bytes(), b"stream")?.unanswered();
         Ok(streams.add(name))
     }
 }
@@ -237,8 +237,8 @@ mod tests {
             }
         }
         assert!((100..300).contains(&chosen), "{chosen} choices of about 80 B in 16 KiB");
-        let append = |blob| engine.decisions.log.append_blob(&engine.placement.hot, blob, &[0; 64]);
-        while append(Blob::Mask).is_ok() {}
-        append(Blob::Output).unwrap();
+        let append = |class, blob| engine.decisions.log.append_blob(&engine.placement.hot, class, blob, &[0; 64]);
+        while append(Class::Evacuation, Blob::Mask).is_ok() {}
+        append(Class::Decision, Blob::Output).unwrap();
     }
 }

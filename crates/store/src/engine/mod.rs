@@ -239,7 +239,7 @@ impl Engine {
     }
 
     pub(crate) fn plan(&self, config: &RunConfig) -> Arc<RunPlan> {
-        RunPlan::new(config, &self.keyspace.attributes)
+        RunPlan::new(config, &self.keyspace)
     }
 
     /// Whether events have records of their own.

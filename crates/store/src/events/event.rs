@@ -265,7 +265,9 @@ impl Event {
     /// What is to be durable beside its first fragment.
     pub(crate) fn marks(&self) -> StateWord {
         // Masked counts with ready only: as long as an event waits, the masks of now decide.
+        // So does the stage: events of a run may begin in a later one, and a stage says that an event was ready.
         let (deliveries, stage, ready) = (self.deliveries(), self.stage(), self.is_marked_ready());
+        let stage = if ready { stage } else { 0 };
         StateWord { mark: Mark::Live, deliveries, ready, masked: ready && self.is(Flag::LacksMasked), stage }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::event::RULE_OWN;
 use crate::SourceState;
-use forebay_core::{AttributeSchema, Completeness, Primary, RunConfig, Source};
+use forebay_core::{Completeness, Keyspace, Primary, RunConfig, Source};
 use std::sync::Arc;
 
 /// A completeness, ready to be asked on every arrival.
@@ -83,6 +83,8 @@ pub(crate) struct RunPlan {
     pub(crate) config: RunConfig,
     pub(crate) within_ns: u64,
     pub(crate) grace_ns: u64,
+    /// Stage in which its events begin.
+    pub(crate) stage: u8,
     /// The run's own rule, then those of classes.
     pub(crate) rules: Vec<Rule>,
     /// Class code by rule, after the first.
@@ -90,9 +92,10 @@ pub(crate) struct RunPlan {
 }
 
 impl RunPlan {
-    pub(crate) fn new(config: &RunConfig, attributes: &AttributeSchema) -> Arc<RunPlan> {
+    pub(crate) fn new(config: &RunConfig, keyspace: &Keyspace) -> Arc<RunPlan> {
         let nanoseconds = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let code = |name: &String| attributes.classes().iter().position(|class| class == name).unwrap_or(usize::MAX);
+        let code =
+            |name: &String| keyspace.attributes.classes().iter().position(|class| class == name).unwrap_or(usize::MAX);
         // Asked by binary search on every arrival, and told from a dense list by its ends.
         let sorted = |completeness: &Completeness| match completeness {
             Completeness::Sources(sources) => sources.is_sorted_by(|one, next| one < next),
@@ -103,10 +106,13 @@ impl RunPlan {
             "a list of sources is sorted and names each once"
         );
         debug_assert!(config.classes.len() < usize::from(RULE_OWN), "the number of a rule is never that of an own one");
+        // One that a later configuration no longer has: the last one there is, as for events on their way.
+        let last = keyspace.stages.len() as u8 - 1;
         let of_classes = config.classes.iter().map(|(_, completeness)| Rule::new(completeness));
         Arc::new(RunPlan {
             within_ns: nanoseconds(config.complete_within),
             grace_ns: nanoseconds(config.stop_grace),
+            stage: config.stage.as_ref().map_or(0, |stage| keyspace.stage(stage).unwrap_or(last)),
             // The run's own first: an event without a class has rule 0, and needs no search.
             rules: std::iter::once(Rule::new(&config.completeness)).chain(of_classes).collect(),
             classes: config.classes.iter().map(|(name, _)| code(name) as u128).collect(),
@@ -161,7 +167,7 @@ impl Mask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::KeySchema;
+    use forebay_core::{AttributeSchema, KeySchema};
     use std::time::Duration;
 
     #[test]
@@ -179,10 +185,11 @@ mod tests {
 
     #[test]
     fn classes_have_their_rules_and_masks_their_bounds() {
-        let attributes = AttributeSchema::parse(&["class"], &["physics", "calib", "cosmic"]).unwrap();
+        let mut keyspace = Keyspace::events("rules", 1);
+        keyspace.attributes = AttributeSchema::parse(&["class"], &["physics", "calib", "cosmic"]).unwrap();
         let mut config = RunConfig::new(Completeness::Count(5), Duration::from_secs(1));
         config.classes = vec![("calib".to_owned(), Completeness::Count(2))];
-        let plan = RunPlan::new(&config, &attributes);
+        let plan = RunPlan::new(&config, &keyspace);
         let wanted = |class| plan.rules[plan.rule_of_class(class) as usize].wanted();
         assert_eq!([None, Some(0), Some(1), Some(2)].map(wanted), [Some(5), Some(5), Some(2), Some(5)]);
 

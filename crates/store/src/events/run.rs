@@ -307,7 +307,7 @@ mod tests {
     fn a_pause_does_not_count_as_waiting() {
         let plan = RunPlan::new(
             &forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_secs(1)),
-            &Default::default(),
+            &forebay_core::Keyspace::events("runs", 1),
         );
         let mut run = Run::new(1, plan, RunState::Open, 0, false);
         run.enter(RunState::Paused, 100);

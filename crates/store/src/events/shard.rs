@@ -282,10 +282,17 @@ impl ShardEvents {
         let block = self.tables.allocate(self.shape.form.bytes(if wanted <= 64 { wanted } else { 16 }));
         self.tables.bytes_mut(block)[..primary.len()].copy_from_slice(primary);
         let event = self.slab.insert(Event::open(run, now_ns), Table { block, slots: 0 });
+        let first = self.first_stage(event);
+        self.slab[event].set_progress(first, 0);
         let keys = Keys { form: self.shape.form, events: &self.slab, tables: &self.tables };
         self.art.insert(&keys, primary, event);
         self.runs[run as usize].open.push_back(&mut self.slab, event);
         event
+    }
+
+    /// The stage in which events of its run begin.
+    pub(crate) fn first_stage(&self, event: u32) -> u8 {
+        self.runs[self.slab[event].run as usize].plan.stage
     }
 
     /// Whether an event can take another slot.

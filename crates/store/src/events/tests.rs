@@ -3,7 +3,7 @@
 use super::outside::Heard;
 use super::*;
 use crate::RunState;
-use forebay_core::{AttributeSchema, Completeness, Keyspace, LiveState, RunConfig};
+use forebay_core::{Completeness, Keyspace, LiveState, RunConfig};
 use forebay_media::bytes::DecisionKind;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn home(keyspace: &Keyspace) -> ShardEvents {
         keeps_decided: false,
     });
     let config = RunConfig::new(Completeness::Count(2), Duration::from_secs(1));
-    events.add_run(1, RunPlan::new(&config, &AttributeSchema::default()), RunState::Open, 0, 0);
+    events.add_run(1, RunPlan::new(&config, &Keyspace::events("events", 1)), RunState::Open, 0, 0);
     events
 }
 

@@ -19,6 +19,7 @@ use crate::placement::{At, Awaited, Keeper, Level, Ticket};
 use crate::shards::Shard;
 use forebay_core::{Error, Result, Token};
 use forebay_media::bytes::{Blob, Decision, DecisionKind};
+use forebay_media::hot::Class;
 
 /// What repeats of a verdict are known by.
 fn name_of_token(token: &Token) -> Vec<u8> {
@@ -184,13 +185,14 @@ impl Engine {
     }
 
     /// Writes what the log says in words of its own; all shadows are told, so that they can be understood alone. Under the
-    /// lock of what it is about; a repeat of the call is known by `name`.
+    /// lock of what it is about; a repeat of the call is known by `name`. What ends something, and what accepts name, is of class
+    /// `Decision`: a full store is emptied with it, and there is no more of it than of what began.
     ///
     /// # Errors
     /// `Full` where the hot log has no room: nothing is said.
-    pub(crate) fn journal_blob(&self, blob: Blob, data: &[u8], name: &[u8]) -> Result<Ticket> {
+    pub(crate) fn journal_blob(&self, class: Class, blob: Blob, data: &[u8], name: &[u8]) -> Result<Ticket> {
         // As with decisions: the hot log first, and it alone may refuse.
-        self.decisions.log.append_blob(&self.placement.hot, blob, data)?;
+        self.decisions.log.append_blob(&self.placement.hot, class, blob, data)?;
         let Some(level) = &self.placement.level else { return Ok(Ticket::default()) };
         let position = level.log.append_blob(blob, data);
         let awaited = Awaited { position, devices: level.present().collect(), name: name.to_vec() };

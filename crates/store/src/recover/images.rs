@@ -463,10 +463,11 @@ impl Records<'_> {
             self.mixed.insert((arriving.shard, event));
         }
         shard.events.slab.set_at(event, At::SettledThere);
+        let first = shard.events.first_stage(event);
         let leaf = &mut shard.events[event];
         leaf.set_output(marks.detail);
         // What earlier images or records said of stages and masks is replaced, not joined: the verdict came after it.
-        leaf.set_progress(0, 0);
+        leaf.set_progress(first, 0);
         leaf.clear(Flag::Complete);
         leaf.clear(Flag::LacksMasked);
         leaf.adopt_marks(word_of(marks));
@@ -518,8 +519,9 @@ impl Records<'_> {
             if shard.events.slab.at(event, At::Warm) {
                 shard.events.slab.set_at(event, At::MarksLogged);
             }
+            let first = shard.events.first_stage(event);
             let leaf = &mut shard.events[event];
-            leaf.set_progress(stage, detail as u8);
+            leaf.set_progress(stage.max(first), detail as u8);
             if detail & 1 << 8 != 0 {
                 leaf.mark_ready();
             }

@@ -15,7 +15,7 @@ pub(crate) use hold::Hold;
 pub(crate) use mask::{MaskChange, apply_mask};
 pub(crate) use prescale::PrescaleChange;
 pub(crate) use producer::{Counts, KnownProducer};
-pub(crate) use records::Records;
+pub(crate) use records::{RECORDS_MAX, Records};
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
 pub(crate) use time::RunTime;
 pub(crate) use watched::Watched;
@@ -93,7 +93,13 @@ impl KnownRun {
     }
 
     pub(crate) fn note_prescale(&mut self, record: PrescaleRecord) {
-        self.prescales.add(record, |later, earlier| later.name == earlier.name);
+        self.prescales.add(record, of_one_name);
+    }
+
+    /// Keeps the last changes of each kind.
+    pub(crate) fn keep_records(&mut self, most: usize) {
+        self.mask_records.keep(most, |_, _| true);
+        self.prescales.keep(most, of_one_name);
     }
 
     /// Prescales of the opening, then changes.
@@ -112,4 +118,8 @@ impl KnownRun {
         let masked = self.masks.iter().filter(|mask| mask.automatic && mask.until == Until::Open);
         masked.map(|mask| mask.source.clone()).collect()
     }
+}
+
+fn of_one_name(later: &PrescaleRecord, earlier: &PrescaleRecord) -> bool {
+    later.name == earlier.name
 }

@@ -1,6 +1,6 @@
 //! What was done to a run, in order: the last changes, and how many there were before them.
 
-/// Most changes of one kind that a run keeps.
+/// Most changes of one kind that a run keeps; in a small region a snapshot keeps fewer (`limits::records_kept`).
 pub(crate) const RECORDS_MAX: usize = 1000;
 
 // Of each prescale the newest change is kept: some other one can always be dropped.
@@ -23,18 +23,20 @@ impl<T> Default for Records<T> {
 impl<T> Records<T> {
     /// Adds a change; where there are too many it drops the oldest one that a later one replaces.
     pub(crate) fn add(&mut self, record: T, replaces: impl Fn(&T, &T) -> bool) {
-        // A run that masks forever must not fill the log with them.
-        if self.kept.len() >= RECORDS_MAX {
-            let replaced = |at: &usize| {
-                let later = self.kept[at + 1..].iter().chain([&record]);
-                later.into_iter().any(|later| replaces(later, &self.kept[*at]))
-            };
-            let oldest = (0..self.kept.len()).find(replaced).unwrap_or_default();
+        self.kept.push(record);
+        self.keep(RECORDS_MAX, replaces);
+        debug_assert!(self.kept.len() <= RECORDS_MAX, "some one can always be dropped");
+    }
+
+    /// Drops the oldest ones that later ones replace until there are only so many, or none is replaced: a run that masks
+    /// forever must not fill the log with them.
+    pub(crate) fn keep(&mut self, most: usize, replaces: impl Fn(&T, &T) -> bool) {
+        while self.kept.len() > most {
+            let replaced = |at: &usize| self.kept[at + 1..].iter().any(|later| replaces(later, &self.kept[*at]));
+            let Some(oldest) = (0..self.kept.len()).find(replaced) else { return };
             self.kept.remove(oldest);
             self.dropped += 1;
         }
-        self.kept.push(record);
-        debug_assert!(self.kept.len() <= RECORDS_MAX, "a snapshot has room for RECORDS_MAX of them");
     }
 }
 

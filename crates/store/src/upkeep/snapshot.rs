@@ -16,7 +16,7 @@ use crate::decisions::{HotLength, KeyTable, Seen, Sum, Superseded, Taken, mark_o
 use crate::engine::Engine;
 use crate::events::{Flag, Given, Incident, PlaceBits, State};
 use crate::levels::mark_detail;
-use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
+use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, records_kept, verdicts_kept};
 use crate::placement::At;
 use crate::shards::{Cell, Shard};
 use forebay_core::{LiveState, Result};
@@ -42,15 +42,12 @@ impl Engine {
 
     /// Takes a snapshot where the log has grown, or where space is short and a snapshot gives some back.
     pub(crate) fn snapshot_grown_log(&self) {
-        let used = self.decisions.log.length();
-        let per_segment = u64::from(self.placement.hot.slots_per_segment());
-        let slots = self.placement.hot.snapshot_slots.load(Ordering::Relaxed);
-        let snapshot_segments = slots.div_ceil(per_segment) as u32;
+        let (snapshot, grown) = self.decisions.log.lengths();
         // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, regardless of
         // their number.
-        let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * snapshot_segments;
+        let generous = (self.placement.hot.geometry.segments / 16).max(2) + snapshot;
         let short = !self.placement.hot.admits(Class::NewEvent);
-        if used <= snapshot_segments + 1 || used <= generous && !short {
+        if grown <= 1 || grown <= generous && !short {
             return;
         }
         // Asked under the lock that closing takes for good: a call that outlives it must not replace the log of a later
@@ -213,7 +210,9 @@ impl Engine {
         let mut seen = [Seen::default(); 4];
         let (runs, streams, holds);
         {
-            let known = self.runs.known.lock();
+            let mut known = self.runs.known.lock();
+            let most = records_kept(self.placement.hot.geometry.region_bytes());
+            known.iter_mut().for_each(|known| known.keep_records(most));
             let now = self.balance();
             let mut taken = known.clone();
             taken.iter_mut().for_each(|known| known.time.settle(&now));

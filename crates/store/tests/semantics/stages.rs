@@ -3,7 +3,7 @@
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{refused, sources_of};
 use crate::{of_stage, staged};
-use forebay_store::core::{Kind, LiveState, Source};
+use forebay_store::core::{Kind, LiveState, RunConfig, Source};
 use forebay_store::{GetAny, Lease, ResultFragment, Sources};
 use std::time::Duration;
 
@@ -259,4 +259,35 @@ fn a_named_lease_takes_an_event_in_whatever_stage() {
     store.advance(Duration::from_secs(1));
     lease.extend(Duration::from_secs(5)).unwrap();
     lease.accept(&["main"]).unwrap();
+}
+
+#[test]
+fn a_run_says_in_which_stage_its_events_begin() {
+    let mut keyspace = staged(2);
+    keyspace.run.stage = Some("middle".to_owned());
+    let mut store = Fixture::new(&keyspace);
+    // One that waits, one that is complete, one that a seal made ready, one that was taken.
+    store.stored(1, 0, b"x");
+    (0..2).for_each(|source| store.stored(2, source, b"x"));
+    store.stored(3, 0, b"x");
+    assert!(store.seal(&store.primary(3)).unwrap());
+    (0..2).for_each(|source| store.stored(4, source, b"x"));
+    store.lease(&store.primary(4), None).unwrap().unwrap().requeue().unwrap();
+    store.in_every_life(|store| {
+        assert_eq!([1, 2, 3, 4].map(|event| store.info(event).stage), [1; 4]);
+        assert_eq!((store.state(1), store.stats().ready), (Some(LiveState::Open), vec![0, 3, 0]));
+        assert!(store.any(1).is_empty() && of_stage(store, "final").is_empty());
+    });
+    store.stored(1, 1, b"x");
+    let leases = of_stage(&store, "middle");
+    assert_eq!(leases.len(), 4);
+    refused(leases[0].pass("middle", &[]), Kind::Invalid);
+    leases.iter().for_each(|lease| lease.pass("final", &[]).unwrap());
+    drop(leases);
+    store.in_every_life(|store| assert_eq!(store.stats().ready, [0, 0, 4]));
+    // A run without a stage of its own begins in the first; one of a stage that is not there is refused.
+    let other = RunConfig { stage: Some("slow".to_owned()), ..staged(2).run };
+    let unknown = store.run_open(2, &other).unwrap_err();
+    assert!(unknown.kind() == Kind::Invalid && unknown.message().contains("no stage `slow`"), "{unknown}");
+    refused(store.run_open(RUN, &staged(2).run), Kind::Conflict);
 }
