@@ -121,6 +121,8 @@ pub fn first_life(region: &Region, id: [u8; 16], text: &str, geometry: Geometry,
         revision: 0,
         clean: false,
         machine_boot: region.machine_boot(),
+        lost_in: 0,
+        member: None,
     }
 }
 
@@ -209,6 +211,9 @@ pub fn next_life(
     let power_lost = !was_clean && (restarted || region.is_persistent());
     superblock.boot =
         superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
+    if restarted && !region.is_persistent() {
+        superblock.lost_in = superblock.boot;
+    }
     superblock.clean = false;
     superblock.machine_boot = here;
     Ok(Life { superblock, was_clean, power_lost, is_earlier })

@@ -134,6 +134,16 @@ impl Engine {
         self.placement.hot.closing.once(|| self.close_now())
     }
 
+    /// Before anything is served: what the store holds is no longer what it was.
+    fn note_losses(&self) -> Result<()> {
+        let mut superblock = self.life.superblock.lock();
+        if self.life.losses.lock().is_empty() || superblock.lost_in == superblock.boot {
+            return Ok(());
+        }
+        superblock.lost_in = superblock.boot;
+        write_superblock_durably(&self.placement.hot.region, &mut superblock)
+    }
+
     fn close_now(&self) -> Result<()> {
         self.life.closed.store(true, Ordering::SeqCst);
         if let Some(level) = &self.placement.level {
@@ -297,6 +307,7 @@ fn start_on_warm(
 
 impl Store {
     fn start(engine: Engine) -> Result<Store> {
+        engine.note_losses()?;
         engine.book_custody();
         engine.begin_run_times();
         let maintenance = engine.config.maintenance;

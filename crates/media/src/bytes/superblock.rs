@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! magic 8 | format 4 | length 4 | store id 16 | keyspace crc 4 | key bytes 2 | primary bytes 2 | segment bytes 8
-//! segments 4 | boot generation 4 | revision 4 | clean 1, zero 3 | machine boot id 36 | devices 4 | zero 20 | crc 4
+//! segments 4 | boot generation 4 | revision 4 | clean 1, zero 3 | machine boot id 36 | devices 4 | lost in 4
+//! epoch 4 | node 2 | cluster 10 | crc 4
 //! ```
 
 use super::decision::Reader;
@@ -65,6 +66,27 @@ pub struct Superblock {
     pub clean: bool,
     /// The machine's boot id at the last opening: tells a restart of the process from one of the machine.
     pub machine_boot: [u8; 36],
+    /// Boot generation at whose opening a loss was accepted last; 0 where none ever was. With the store's identity it tells what the
+    /// store holds: after a loss it is no longer what a cluster's map admitted.
+    pub lost_in: u32,
+    /// What the store is in a cluster; `None` outside of one.
+    pub member: Option<Membership>,
+}
+
+/// A store as a node of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Epoch of the last map that the node adopted; from 1 on.
+    pub epoch: u32,
+    /// Number of the node.
+    pub node: u16,
+    /// The first bytes of the cluster's identity: a map of another one is refused.
+    pub cluster: [u8; Membership::CLUSTER_BYTES],
+}
+
+impl Membership {
+    /// Bytes of a cluster's identity that the superblock has room for.
+    pub const CLUSTER_BYTES: usize = 10;
 }
 
 const MAGIC: [u8; 8] = *b"FOREBAY\x01";
@@ -78,6 +100,8 @@ impl Superblock {
 
     /// Version of the region's format: any change of its bytes raises it.
     pub const FORMAT: u32 = 5;
+    /// That of a node of a cluster: a build that knows no maps would serve what is another node's.
+    pub const FORMAT_MEMBER: u32 = 6;
     /// The oldest version that is read: what it has means the same today.
     const FORMAT_MIN: u32 = 3;
 
@@ -91,7 +115,8 @@ impl Superblock {
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..8].copy_from_slice(&MAGIC);
-        out[8..12].copy_from_slice(&Self::FORMAT.to_le_bytes());
+        let format = if self.member.is_some() { Self::FORMAT_MEMBER } else { Self::FORMAT };
+        out[8..12].copy_from_slice(&format.to_le_bytes());
         out[12..16].copy_from_slice(&(Self::BYTES as u32).to_le_bytes());
         out[16..32].copy_from_slice(&self.store);
         out[32..36].copy_from_slice(&self.keyspace_crc.to_le_bytes());
@@ -104,6 +129,12 @@ impl Superblock {
         out[60] = u8::from(self.clean);
         out[64..100].copy_from_slice(&self.machine_boot);
         out[100..104].copy_from_slice(&self.devices.to_le_bytes());
+        out[104..108].copy_from_slice(&self.lost_in.to_le_bytes());
+        if let Some(member) = self.member {
+            out[108..112].copy_from_slice(&member.epoch.to_le_bytes());
+            out[112..114].copy_from_slice(&member.node.to_le_bytes());
+            out[114..124].copy_from_slice(&member.cluster);
+        }
         let crc = crc32c(&out[..124]);
         out[124..].copy_from_slice(&crc.to_le_bytes());
         out
@@ -122,15 +153,15 @@ impl Superblock {
         if magic != MAGIC {
             return Err(Error::invalid("not a Forebay region: the magic bytes are missing"));
         }
-        if !(Self::FORMAT_MIN..=Self::FORMAT).contains(&format) {
-            let whose = if format > Self::FORMAT { "a later" } else { "an earlier" };
+        if !(Self::FORMAT_MIN..=Self::FORMAT_MEMBER).contains(&format) {
+            let whose = if format > Self::FORMAT_MEMBER { "a later" } else { "an earlier" };
             return Err(Error::invalid(format!(
                 "region of format version {format}, which {whose} version of forebay wrote; forebay {} reads {} to {} and \
                  converts no other: open it with that version, release or remove what it holds there, close it, then make a \
                  new one",
                 env!("CARGO_PKG_VERSION"),
                 Self::FORMAT_MIN,
-                Self::FORMAT
+                Self::FORMAT_MEMBER
             )));
         }
         if crc32c(&bytes[..124]) != u32::from_le_bytes([bytes[124], bytes[125], bytes[126], bytes[127]]) {
@@ -147,13 +178,18 @@ impl Superblock {
         let (boot, revision, clean) = (reader.u32()?, reader.u32()?, reader.u32()? & 1 == 1);
         let mut machine_boot = [0; 36];
         machine_boot.copy_from_slice(reader.bytes(36)?);
-        let devices = reader.u32()?;
+        let (devices, lost_in) = (reader.u32()?, reader.u32()?);
+        let (epoch, node) = (reader.u32()?, reader.bytes(2)?);
+        let mut cluster = [0; Membership::CLUSTER_BYTES];
+        cluster.copy_from_slice(reader.bytes(Membership::CLUSTER_BYTES)?);
+        let member = Membership { epoch, node: u16::from_le_bytes([node[0], node[1]]), cluster };
+        let member = (format == Self::FORMAT_MEMBER).then_some(member);
         let geometry =
             Geometry { segment_bytes, segments, key_bytes: widths as u16, primary_bytes: (widths >> 16) as u16 };
         // A checksum proves that these bytes were written, not that a version without a defect wrote them: sizes that cannot
         // be would lead to accesses outside of the mapping.
         geometry.check()?;
-        Ok(Superblock { store, keyspace_crc, geometry, devices, boot, revision, clean, machine_boot })
+        Ok(Superblock { store, keyspace_crc, geometry, devices, boot, revision, clean, machine_boot, lost_in, member })
     }
 }
 
@@ -172,6 +208,8 @@ mod tests {
             revision: 5,
             clean: true,
             machine_boot: [b'x'; 36],
+            lost_in: 2,
+            member: None,
         }
     }
 
@@ -184,6 +222,10 @@ mod tests {
             assert!(Superblock::decode(&bytes).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
+        let member = Some(Membership { epoch: 41, node: 0x0102, cluster: *b"0123456789" });
+        let bytes = Superblock { member, ..sample() }.encode();
+        assert_eq!((bytes[8], Superblock::decode(&bytes).unwrap().member), (6, member));
+        assert!(!Superblock::is_earlier(&bytes));
     }
 
     #[test]
@@ -206,11 +248,11 @@ mod tests {
         bytes[8] = 2;
         assert_eq!(kind(&bytes), Kind::Invalid);
         let message = Superblock::decode(&bytes).unwrap_err().message().to_owned();
-        let words = ["version 2, which an earlier version", "reads 3 to 5", "open it with that version"];
+        let words = ["version 2, which an earlier version", "reads 3 to 6", "open it with that version"];
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
-        bytes[8] = 6;
+        bytes[8] = 7;
         let message = Superblock::decode(&bytes).unwrap_err().message().to_owned();
-        assert!(message.contains("version 6, which a later version"), "{message}");
+        assert!(message.contains("version 7, which a later version"), "{message}");
         let mut impossible = sample();
         impossible.geometry.segments = 0;
         assert_eq!(kind(&impossible.encode()), Kind::Corrupt);
