@@ -32,7 +32,7 @@ mod socket;
 mod tls;
 
 pub use address::{Address, PORT};
-pub use asynchronous::AsyncClient;
+pub use asynchronous::{AsyncClient, Connector, Reader, Writer};
 pub use client::Client;
 pub use connected::Connected;
 pub use forebay_core as core;

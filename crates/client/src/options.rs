@@ -66,7 +66,12 @@ impl Default for Options {
 impl Options {
     /// When a call must be over that begins now and itself waits so long.
     pub(crate) fn end(&self, wait: Duration) -> Instant {
-        Instant::now() + self.deadline.saturating_add(wait).min(FAR)
+        self.end_after(Instant::now(), wait)
+    }
+
+    /// The same for a call that begins at `now`.
+    pub(crate) fn end_after(&self, now: Instant, wait: Duration) -> Instant {
+        now + self.deadline.saturating_add(wait).min(FAR)
     }
 
     /// The client's hello.

@@ -4,19 +4,16 @@
 //!
 //! *On failure*: all calls on it fail, each told whether it was sent.
 
+use super::connector::{Connector, Reader, Writer};
 use super::reading::{Frame, Reading, broken};
-use super::stream::{Reader, Writer, connect};
-use crate::address::Address;
 use crate::options::Options;
 use crate::retry::Failure;
-use crate::tls;
 use forebay_core::{Call, Error, Kind, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Welcome};
 use parking_lot::Mutex;
-use rustls::ClientConfig;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
@@ -47,12 +44,15 @@ pub(super) struct Link {
     window: u64,
     /// Bytes that were received and not granted again.
     owed: Arc<AtomicU64>,
+    /// Calls that are under way go on; others take another connection.
+    is_retired: AtomicBool,
     tasks: [tokio::task::JoinHandle<()>; 2],
 }
 
 #[derive(Default)]
 pub(super) struct Waiting {
-    pub(super) calls: HashMap<u64, (Answered, Parts)>,
+    /// In the order in which they were sent: so are they told that the connection is over.
+    pub(super) calls: BTreeMap<u64, (Answered, Parts)>,
     /// Why nothing more comes.
     pub(super) over: Option<String>,
 }
@@ -65,23 +65,19 @@ impl Drop for Link {
 
 impl Link {
     /// Connects and says hello. Nothing is changed by that: what fails may be tried again, unless it is refused.
-    pub(super) async fn open(
-        address: &Address,
-        options: &Options,
-        config: Option<&Arc<ClientConfig>>,
-    ) -> std::result::Result<Link, Failure> {
+    pub(super) async fn open(connector: &dyn Connector, options: &Options) -> std::result::Result<Link, Failure> {
         let refused = |error: Error| match error.kind() {
             Kind::Invalid => Failure::Barred(error),
             _ => Failure::Unsent(error),
         };
         let opening = async {
-            let (mut reader, mut writer) = connect(address, config).await.map_err(refused)?;
-            let welcome = hello(address, options, &mut reader, &mut writer).await?;
+            let (mut reader, mut writer) = connector.connect().await.map_err(refused)?;
+            let welcome = hello(connector, options, &mut reader, &mut writer).await?;
             Ok((reader, writer, welcome))
         };
         let late = |_| {
             let within = options.connect_deadline;
-            Failure::Unsent(Error::unavailable(format!("{address} does not say hello within {within:?}")))
+            Failure::Unsent(Error::unavailable(format!("{} does not say hello within {within:?}", connector.name())))
         };
         let (reader, writer, welcome) =
             tokio::time::timeout(options.connect_deadline, opening).await.map_err(late)??;
@@ -99,13 +95,19 @@ impl Link {
             credit: Semaphore::new((window / UNIT_BYTES) as usize),
             window,
             owed,
+            is_retired: false.into(),
             tasks: [tokio::spawn(reading.run()), tokio::spawn(granting)],
         })
     }
 
     /// Whether it serves no further calls.
     pub(super) fn is_over(&self) -> bool {
-        self.waiting.lock().over.is_some()
+        self.is_retired.load(Ordering::Acquire) || self.waiting.lock().over.is_some()
+    }
+
+    /// No further calls. Without a wait: whoever gives up has no time left for one.
+    pub(super) fn retire(&self) {
+        self.is_retired.store(true, Ordering::Release);
     }
 
     /// Sends a request and waits for its answer.
@@ -185,7 +187,7 @@ async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, du
 
 /// Sends the client's hello, and reads what the server takes.
 async fn hello(
-    address: &Address,
+    connector: &dyn Connector,
     options: &Options,
     reader: &mut Reader,
     writer: &mut Writer,
@@ -198,7 +200,7 @@ async fn hello(
         Ok(frame) => frame,
         Err(error) => {
             let lost = |error| sent.map_or_else(|sent| Failure::Unsent(broken(sent)), |()| Failure::Unsent(error));
-            return Err(tls::refusal(address, &error).map_or_else(|| lost(error), Failure::Barred));
+            return Err(connector.refusal(&error).map_or_else(|| lost(error), Failure::Barred));
         }
     };
     match frame.head.flags.is_error() {

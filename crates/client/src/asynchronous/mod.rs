@@ -12,9 +12,12 @@
 //!
 //! *On failure*: a connection that fails fails all calls on it; those that may be repeated are, on a new one.
 
+mod connector;
 mod link;
 mod reading;
 mod stream;
+
+pub use connector::{Connector, Reader, Writer};
 
 use crate::address::Address;
 use crate::buffer::Buffers;
@@ -26,10 +29,11 @@ use crate::put::{of_try, read_outcomes, wire_put};
 use crate::retry::{Failure, Retry, Step};
 use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, of_repeats, read_leases, read_units};
 use crate::tls;
+use connector::Sockets;
+use forebay_core::mutants::is_planted;
 use forebay_core::{Call, Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources};
 use forebay_wire::{WirePut, WireWriter};
 use link::{Link, Parts};
-use rustls::ClientConfig;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -41,10 +45,11 @@ pub struct AsyncClient {
 }
 
 struct Inner {
-    client: Client,
-    address: Address,
+    /// For rare calls; `None` where there is no socket for it.
+    client: Option<Client>,
+    keyspace: Keyspace,
+    connector: Arc<dyn Connector>,
     options: Options,
-    tls: Option<Arc<ClientConfig>>,
     buffers: Arc<Buffers>,
     link: tokio::sync::Mutex<Option<Arc<Link>>>,
 }
@@ -62,26 +67,37 @@ impl AsyncClient {
             Ok((tls, Client::connect(&text, blocking)?))
         });
         let (tls, client) = connected.await?;
+        let (keyspace, connector) = (client.keyspace().clone(), Arc::new(Sockets { address: parsed, tls }));
+        Ok(AsyncClient::new(Some(client), keyspace, connector, options))
+    }
+
+    /// A client whose connections somebody else makes, for this keyspace: a simulator without sockets. It has no blocking client.
+    pub fn over(connector: Arc<dyn Connector>, keyspace: Keyspace, options: Options) -> AsyncClient {
+        AsyncClient::new(None, keyspace, connector, options)
+    }
+
+    fn new(client: Option<Client>, keyspace: Keyspace, connector: Arc<dyn Connector>, options: Options) -> AsyncClient {
         let link = tokio::sync::Mutex::new(None);
-        let inner = Inner { client, address: parsed, options, tls, buffers: Arc::default(), link };
-        Ok(AsyncClient { inner: Arc::new(inner) })
+        let inner = Inner { client, keyspace, connector, options, buffers: Arc::default(), link };
+        AsyncClient { inner: Arc::new(inner) }
     }
 
     /// The keyspace.
     pub fn keyspace(&self) -> &Keyspace {
-        self.inner.client.keyspace()
+        &self.inner.keyspace
     }
 
     /// Makes calls of the blocking client on a blocking thread of the runtime: runs, accounts, ranges, and what else is
     /// rare.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// Those of the calls; `Invalid` for a client without a blocking one ([`AsyncClient::over`]).
     pub async fn with<T: Send + 'static>(
         &self,
         calls: impl FnOnce(&Client) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let client = self.inner.client.clone();
+        let none = || Error::invalid("a client over somebody else's connections has no blocking client");
+        let client = self.inner.client.clone().ok_or_else(none)?;
         on_thread(move || calls(&client)).await
     }
 
@@ -104,7 +120,11 @@ impl AsyncClient {
         let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
         let payload: Vec<&[u8]> = puts.iter().map(|(_, value, _)| *value).collect();
         let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
-        let (parts, is_repeat) = self.call(Call::Put, &meta, &payload, wait).await?;
+        let answer = self.call(Call::Put, &meta, &payload, wait).await;
+        if is_planted("lost-is-stored") && answer.as_ref().is_err_and(|error| error.kind() == Kind::OutcomeUnknown) {
+            return Ok(puts.iter().map(|_| Ok(PutOutcome::Stored)).collect());
+        }
+        let (parts, is_repeat) = answer?;
         let outcomes = read_outcomes(&parts.meta)?;
         if outcomes.len() == puts.len() {
             return Ok(outcomes.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect());
@@ -204,13 +224,13 @@ impl AsyncClient {
     /// repeat: whether an earlier try was sent, so that it may have taken effect, and has no answer.
     async fn call(&self, call: Call, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, bool)> {
         let options = &self.inner.options;
-        let mut retry = Retry::new(call.repeat(), options.end(wait), options);
+        let mut retry = Retry::new(call.repeat(), options.end_after(Instant::now().into_std(), wait), options);
         loop {
             let failure = match self.try_call(retry.end().into(), call, meta, payload).await {
                 Ok(parts) => return Ok((parts, retry.is_repeat())),
                 Err(failure) => failure,
             };
-            match retry.failed(failure, Instant::now().into_std(), rand::random()) {
+            match retry.failed(failure, Instant::now().into_std(), self.inner.connector.draw()) {
                 Step::Wait(pause) => tokio::time::sleep(pause).await,
                 Step::GiveUp(error) => return Err(error),
             }
@@ -230,7 +250,7 @@ impl AsyncClient {
             Err(_) => {
                 // Nobody reads its answer any more, and it would hold credit until it came: later calls get a new
                 // connection.
-                self.forget(&link).await;
+                link.retire();
                 Err(Failure::Lost(late()))
             }
         }
@@ -243,16 +263,8 @@ impl AsyncClient {
             return Ok(known.clone());
         }
         // Under the lock: calls that come meanwhile wait for this connection instead of opening one each.
-        let opened = Link::open(&self.inner.address, &self.inner.options, self.inner.tls.as_ref()).await?;
+        let opened = Link::open(&*self.inner.connector, &self.inner.options).await?;
         Ok(link.insert(Arc::new(opened)).clone())
-    }
-
-    async fn forget(&self, lost: &Arc<Link>) {
-        let mut link = self.inner.link.lock().await;
-        // Another call may have replaced it already.
-        if link.as_ref().is_some_and(|known| Arc::ptr_eq(known, lost)) {
-            *link = None;
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The reader of a connection: takes frames and hands each to the call that waits for it.
 
+use super::connector::Reader;
 use super::link::Waiting;
-use super::stream::Reader;
 use forebay_core::{Error, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, WireReader};
 use parking_lot::Mutex;

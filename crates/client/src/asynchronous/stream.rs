@@ -2,6 +2,7 @@
 //!
 //! *On failure*: `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
 
+use super::connector::{Reader, Writer};
 use crate::address::Address;
 use crate::socket::SEND_BYTES;
 use crate::tls;
@@ -9,14 +10,9 @@ use forebay_core::{Error, Result};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustls::ClientConfig;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
-
-pub(super) type Reader = Pin<Box<dyn AsyncRead + Send>>;
-pub(super) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// Connects, with a TLS handshake if the address asks for one.
 pub(super) async fn connect(address: &Address, config: Option<&Arc<ClientConfig>>) -> Result<(Reader, Writer)> {
