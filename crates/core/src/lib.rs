@@ -29,6 +29,7 @@ mod keyspace;
 mod lease;
 mod ledger;
 pub mod limits;
+pub mod mutants;
 mod near;
 mod options;
 mod policy;

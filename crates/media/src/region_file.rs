@@ -11,6 +11,7 @@
 use crate::bytes::{Geometry, Superblock};
 use crate::hot::{FlushPolicy, Region};
 use crate::limits::SUPERBLOCK_AREA_BYTES;
+use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Kind, Result, crc32c};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -209,8 +210,8 @@ pub fn next_life(
         )));
     }
     let power_lost = !was_clean && (restarted || region.is_persistent());
-    superblock.boot =
-        superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
+    let next = superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
+    superblock.boot = if is_planted("boot-kept") { superblock.boot } else { next };
     if restarted && !region.is_persistent() {
         superblock.lost_in = superblock.boot;
     }

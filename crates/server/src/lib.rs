@@ -51,3 +51,5 @@ pub fn decode_resp(bytes: &[u8], split: usize) -> usize {
 }
 #[doc(hidden)]
 pub use session::drive::{Step, drive};
+#[doc(hidden)]
+pub use session::simulated::Sessions;

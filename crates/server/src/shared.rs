@@ -35,6 +35,16 @@ impl Phase {
     }
 }
 
+/// Now, for sessions: tokio's time, which a simulator moves.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Time since then.
+pub(crate) fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
+}
+
 /// Rules and counters, shared by all threads.
 pub(crate) struct Shared {
     /// Who may do what; replaced as a whole.
@@ -53,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// Told when `stopping` is set.
     pub(crate) stop_notice: Notify,
+    /// Calls that may wait are made at once, on the thread of their session: in a simulator nothing waits.
+    pub(crate) at_once: bool,
     /// Requests on threads now.
     pub(crate) on_threads: AtomicUsize,
     /// Bytes of requests in the server's memory now, beyond a buffer for each connection.
@@ -81,6 +93,7 @@ impl Shared {
             resp_clients: 0.into(),
             stopping: false.into(),
             stop_notice: Notify::new(),
+            at_once: false,
             on_threads: 0.into(),
             memory: 0.into(),
             connections: 0.into(),

@@ -1,10 +1,11 @@
-//! The project's chores: `cargo xtask test`, `tidy`, `crash`, `fuzz`, `bench` and `pairs`.
+//! The project's chores: `cargo xtask test`, `tidy`, `crash`, `simulate`, `fuzz`, `bench` and `pairs`.
 
 mod bench;
 mod crash;
 mod fuzz;
 mod pairs;
 mod python;
+mod simulate;
 mod test;
 mod tidy;
 
@@ -26,6 +27,8 @@ enum Chore {
     Test(test::Options),
     /// Kill a child that acknowledges its operations, many times; check every promise after each kill.
     Crash(crash::Options),
+    /// Run server and clients under simulated faults, hour after hour; a seed that fails is shrunk and printed.
+    Simulate(simulate::Options),
     /// Fuzz the decoders, starting from their kept inputs; finds are in fuzz/artifacts.
     Fuzz(fuzz::Options),
     /// Measure: `embedded`, `warm` or `network`.
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Test(options) => test::run(options),
         Chore::Crash(options) => crash::run(&options),
+        Chore::Simulate(options) => simulate::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(options) => bench::run(&options),
         Chore::Tidy(options) => tidy::run(&options),

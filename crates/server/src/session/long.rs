@@ -5,6 +5,7 @@
 use super::calls;
 use super::control::{self, Object};
 use super::outbox::Answer;
+use crate::shared::now;
 use forebay_core::{Call, GetAny, Result, ServedStore};
 use forebay_wire::FrameHead;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ impl<S: ServedStore> LongAsking<S> {
     /// # Errors
     /// Those of the call.
     pub(super) fn ask(&mut self) -> Result<Option<Answer<S>>> {
-        let wait = self.until.saturating_duration_since(Instant::now()).min(TURN);
+        let wait = self.until.saturating_duration_since(now()).min(TURN);
         match &mut self.what {
             Long::GetAny(request, most) => {
                 request.wait = wait;

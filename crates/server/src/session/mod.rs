@@ -25,6 +25,7 @@ mod place;
 mod put;
 mod receive;
 mod request;
+pub(crate) mod simulated;
 mod stream;
 mod window;
 
@@ -35,6 +36,7 @@ use crate::audit::Actor;
 use crate::keyspaces::Keyspaces;
 use crate::served::Served;
 use crate::shared::Shared;
+use crate::shared::{now, since};
 use crate::transport::Transport;
 use control::Objects;
 use forebay_core::{Call, Error, GetAny, Result, ServedStore};
@@ -231,7 +233,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             scanned: 0,
             is_blocked: false,
             long_fragments: false,
-            receive_by: Some(Instant::now() + shared.limits.handshake_deadline),
+            receive_by: Some(now() + shared.limits.handshake_deadline),
             is_eof: false,
             is_starved: false,
             accounted: 0,
@@ -384,7 +386,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             (self.taken_by, self.taken) = (None, 0);
         } else if self.taken_by.is_none() || self.taken >= TAKEN_BYTES_MIN {
             // Also where the socket took everything: what is held back for want of credit must go in time.
-            (self.taken_by, self.taken) = (Some(Instant::now() + self.shared.limits.frame_deadline), 0);
+            (self.taken_by, self.taken) = (Some(now() + self.shared.limits.frame_deadline), 0);
         }
         Ok(())
     }
@@ -417,7 +419,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                     }
                 }
                 Done::Part { streaming, answer } => self.part(streaming, answer),
-                Done::Nothing(asking) if self.is_leaving() || Instant::now() >= asking.until => {
+                Done::Nothing(asking) if self.is_leaving() || now() >= asking.until => {
                     let answer = asking.nothing();
                     self.answered(asking.head, asking.call, 1, asking.from, answer);
                 }
@@ -432,7 +434,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         for kind in answer.iter().flat_map(|answer| &answer.failed) {
             self.shared.metrics.failed(call, *kind);
         }
-        self.shared.metrics.answered(call, things, failed, from.elapsed());
+        self.shared.metrics.answered(call, things, failed, since(from));
         let credit = self.give_back(head.frame_bytes());
         self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
     }
@@ -462,7 +464,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 None => out.outcome::<()>(&unknown(), |_, ()| {}),
             }
         }
-        self.shared.metrics.answered(Call::Put, putting.outcomes.len() as u64, None, putting.from.elapsed());
+        self.shared.metrics.answered(Call::Put, putting.outcomes.len() as u64, None, since(putting.from));
         let credit = self.give_back(putting.frame_bytes);
         self.outbox.answer(FrameKind::Call(Call::Put), putting.request, Answer::of(out.finish()), credit);
     }
@@ -474,13 +476,17 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         self.work.on_threads += 1;
         // Counted before it is queued: the count bounds what waits for threads, not only what runs.
         let counted = OnThread::new(&self.shared);
-        tokio::task::spawn_blocking(move || {
+        let on_thread = move || {
             let done = work();
             // Before the result is sent: a session that sees its result must not still find itself crowded by it.
             drop(counted);
             // The session may be gone: then nobody wants to know.
             let _ = sender.send(done);
-        });
+        };
+        if self.shared.at_once {
+            return on_thread();
+        }
+        tokio::task::spawn_blocking(on_thread);
     }
 
     /// Asks for ready events again, for those that wait for them.
@@ -489,7 +495,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             return;
         }
         let Some(store) = self.peer.as_ref().and_then(|peer| peer.served.store().cloned()) else { return };
-        let now = Instant::now();
+        let now = now();
         let mut at = 0;
         while at < self.work.asking.len() {
             if self.outbox.is_full() {
@@ -561,7 +567,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         if waiting.is_empty() {
             return self.answer_put(*putting);
         }
-        let from = Instant::now();
+        let from = now();
         let Some(peer) = &self.peer else { return };
         let served = peer.served.clone();
         let job = self.work.next_job;
@@ -586,11 +592,11 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<Option<&'static str>> {
         let look_again = |asking: &Asking| {
             let filtered = !asking.request.filter.is_empty() || !asking.request.min_age.is_zero();
-            asking.until.min(Instant::now() + if filtered { LOOK_AGAIN_FILTERED } else { LOOK_AGAIN })
+            asking.until.min(now() + if filtered { LOOK_AGAIN_FILTERED } else { LOOK_AGAIN })
         };
         // While nothing more may be answered nobody is asked: what goes out is waited for.
         let asking = if self.outbox.is_full() { None } else { self.work.asking.iter().map(look_again).min() };
-        let starved = self.incoming.is_starved.then(|| Instant::now() + LOOK_AGAIN_FILTERED);
+        let starved = self.incoming.is_starved.then(|| now() + LOOK_AGAIN_FILTERED);
         let awaiting = self.next_look_at_windows();
         let deadlines = [self.incoming.receive_by, self.taken_by, asking, awaiting, starved];
         let Some(next) = deadlines.into_iter().flatten().min() else { return Poll::Pending };
@@ -608,7 +614,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         if timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        let now = Instant::now();
+        let now = now();
         if self.taken_by.is_some_and(|by| now >= by) {
             tracing::info!("a client takes nothing: its connection is cut");
             return Poll::Ready(Some("deadline"));

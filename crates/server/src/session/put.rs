@@ -14,6 +14,7 @@ use super::inbox::Inbox;
 use super::place::Place;
 use crate::served::Served;
 use crate::shared::Shared;
+use crate::shared::{now, since};
 use crate::transport::Transport;
 use forebay_core::{Error, Kind, Result, ServedStore};
 use forebay_wire::WirePut;
@@ -105,7 +106,7 @@ impl<S: ServedStore> Putting<S> {
         let outcomes = puts.iter().map(|_| None).collect();
         Putting {
             request,
-            from: Instant::now(),
+            from: now(),
             frame_bytes,
             puts,
             outcomes,
@@ -323,7 +324,7 @@ pub(super) fn wait_all<S: ServedStore>(
     // One waited for space as long as the store waits by itself: so have those behind it.
     let mut waited = false;
     let one = |(mut put, one): (WirePut, Waiting<S>)| {
-        let own = put.deadline.map(|deadline| deadline.saturating_sub(from.elapsed()));
+        let own = put.deadline.map(|deadline| deadline.saturating_sub(since(from)));
         let is_default = own.is_none();
         // The store is full for all of them: waiting the full time again for each would hold this thread many times as
         // long.

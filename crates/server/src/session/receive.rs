@@ -8,13 +8,13 @@ use super::calls::Request;
 use super::{Receiving, Session};
 use crate::served::Served;
 use crate::session::put::Putting;
+use crate::shared::now;
 use crate::transport::Transport;
 use forebay_core::{Call, Error, Keyspace, Result, ServedStore};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, FrameKind, WirePut};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 /// Bytes that are asked of the socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -81,7 +81,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 self.incoming.receive_by = None;
             }
             if begun && self.incoming.receive_by.is_none() && !self.incoming.is_blocked {
-                self.incoming.receive_by = Some(Instant::now() + self.shared.limits.frame_deadline);
+                self.incoming.receive_by = Some(now() + self.shared.limits.frame_deadline);
             }
         }
         moved

@@ -13,6 +13,7 @@ use crate::access::{Grant, Rights};
 use crate::audit::Actor;
 use crate::peer::PEER;
 use crate::served::Served;
+use crate::shared::{now, since};
 use crate::transport::Transport;
 use forebay_core::{Call, Error, Result, ServedStore};
 use forebay_wire::{FrameHead, FrameKind, Hello, Welcome, WireReader, WireVerdict};
@@ -79,7 +80,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
 
     /// Makes the call of a request that has arrived whole; puts are on their way already.
     pub(super) fn request(&mut self, request: Request) {
-        let from = Instant::now();
+        let from = now();
         let head = request.head;
         let Some(peer) = &self.peer else { return };
         let (served, rights, has_warm, actor) = (peer.served.clone(), peer.rights, peer.has_warm, peer.actor.clone());
@@ -130,7 +131,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             Call::Verdict => self.verdicts(request, store, from),
             Call::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
                 Ok(streaming) => {
-                    self.shared.metrics.answered(call, 1, None, from.elapsed());
+                    self.shared.metrics.answered(call, 1, None, since(from));
                     self.work.streams.push(streaming);
                     self.pump_streams();
                 }

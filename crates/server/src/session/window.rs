@@ -7,6 +7,7 @@ use super::calls::Request;
 use super::outbox::{Answer, Payload};
 use super::stream::Streaming;
 use super::{LOOK_AGAIN_FILTERED, Session};
+use crate::shared::{now, since};
 use crate::slices::{Slice, Slices};
 use crate::transport::Transport;
 use forebay_core::{Call, Error, Result, ServedStore, SourceSchema};
@@ -61,7 +62,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         if self.work.awaiting.is_empty() {
             return;
         }
-        let (now, is_leaving) = (Instant::now(), self.is_leaving());
+        let (now, is_leaving) = (now(), self.is_leaving());
         let mut at = 0;
         while at < self.work.awaiting.len() && !self.outbox.is_full() {
             let Awaiting { ring, window, until, next_look, .. } = &mut self.work.awaiting[at];
@@ -90,7 +91,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
 
     fn give_window(&mut self, awaiting: Awaiting) {
         let Awaiting { head, ring, window: WireWindow { begin, end, sources, .. }, from, .. } = awaiting;
-        self.shared.metrics.answered(Call::Window, 1, None, from.elapsed());
+        self.shared.metrics.answered(Call::Window, 1, None, since(from));
         let parts = WindowParts {
             slices: Slices::new(&ring, begin, end, &sources),
             schema: ring.keyspace().source.clone(),

@@ -5,6 +5,7 @@ use crate::engine::{Engine, closed};
 use crate::events::IncidentKind;
 use crate::placement::{Kept, RecordHead};
 use crate::{PutOutcome, RunState};
+use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Key, Result, Tally};
 use forebay_media::bytes::{EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
@@ -35,7 +36,9 @@ impl Engine {
         let ledger = &mut shard.events.runs[run as usize].ledger;
         ledger.offered += offered;
         if same {
-            ledger.duplicate += offered;
+            if !is_planted("duplicate-uncounted") {
+                ledger.duplicate += offered;
+            }
             return Ok(PutOutcome::Duplicate);
         }
         ledger.conflict += offered;

@@ -17,6 +17,7 @@ use crate::events::{Flag, Incident, IncidentKind, State, Word};
 use crate::placement::RecordHead;
 use crate::shards::{Shard, ShardGuard};
 use crate::{PutOptions, PutOutcome, Reservation, Store};
+use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Key, Kind, LiveState, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, Place, checksum, will_copy};
@@ -424,7 +425,10 @@ impl Engine {
             return Ok(Err(Again::Closing(number)));
         }
         // Decided events are remembered for as long as the run takes any: a fragment that comes after must not make a new one.
-        let takes_no_more = || self.is_decided(known, primary) || self.is_removed_elsewhere(key.as_bytes());
+        let takes_no_more = || {
+            self.is_decided(known, primary) && !is_planted("decided-forgotten")
+                || self.is_removed_elsewhere(key.as_bytes())
+        };
         if !known.is_over() && takes_no_more() {
             self.book_late(&mut shard, run as usize, key, length, IncidentKind::LateDecided);
             return Ok(Ok(Claim::Late));
@@ -527,7 +531,9 @@ impl Engine {
         let place = &claimed.place;
         self.placement.write_head(place, &claimed.head(), claimed.length, crc, StateWord::FRESH);
         // Before anybody can see it: what a reader has seen must not be gone after a crash.
-        self.placement.hot.region.fence();
+        if !is_planted("ack-unfenced") {
+            self.placement.hot.region.fence();
+        }
 
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let cell = self.shards.cell_of(primary);

@@ -14,6 +14,7 @@ use crate::limits::RUNS_MAX;
 use crate::placement::{Kept, Ticket};
 use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
+use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Ledger, LiveState, Result, RunConfig, Signature};
 use forebay_media::bytes::Blob;
 use forebay_media::hot::Class;
@@ -161,7 +162,7 @@ impl Engine {
         // What is told about a run beside its account is in its summary from now on.
         let config = RunConfig { prescales: BTreeMap::new(), ..place.config.clone() };
         let state = KnownRun::new(run, RunState::Closed, config);
-        let ticket = self.journal(&state)?;
+        let ticket = if is_planted("close-unlogged") { Ticket::default() } else { self.journal(&state)? };
         *place = state;
         drop(runs);
         let now = self.now_ns();

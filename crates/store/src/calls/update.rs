@@ -15,6 +15,7 @@ use crate::engine::{Engine, closed};
 use crate::events::{NIL, State};
 use crate::placement::Ticket;
 use crate::shards::Shard;
+use forebay_core::mutants::is_planted;
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, Entry, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
@@ -200,7 +201,8 @@ impl Engine {
         let lease = leaf.lease();
         debug_assert_eq!(shard.events.leases.out[lease].event, event, "lease {lease} is that of another event");
         // By its number, not by the clock: a lease that has run out is in force until the store takes it back.
-        *token == Token { epoch: 0, boot: self.life.boot, counter: shard.events.leases.out[lease].counter }
+        is_planted("stale-token")
+            || *token == Token { epoch: 0, boot: self.life.boot, counter: shard.events.leases.out[lease].counter }
     }
 
     /// Marks the slot busy and reserves a place; answers the length of the old version.

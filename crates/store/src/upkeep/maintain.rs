@@ -11,6 +11,7 @@ use crate::shards::Shard;
 use crate::time;
 use crate::{RunState, Store};
 use forebay_core::LiveState;
+use forebay_core::mutants::is_planted;
 use forebay_core::nanoseconds;
 use forebay_media::bytes::{Decision, DecisionKind, Entry, EntryFlags, Mark, StateWord};
 use forebay_media::hot::{Class, Location, SEALED, checksum};
@@ -131,7 +132,7 @@ impl Engine {
                 let mut shard = cell.lock();
                 let leases = &mut shard.events.leases;
                 let Some((deadline, lease)) = leases.timers.first(&leases.out) else { break };
-                if deadline > now || shard.closed {
+                if deadline > now || shard.closed || is_planted("lease-kept") {
                     break;
                 }
                 let LeaseState { event, granted_ns, .. } = shard.events.leases.out[lease];

@@ -95,6 +95,13 @@ pub(crate) const STEPS: &[Step] = &[
         ..BUILT
     },
     Step {
+        name: "simulate",
+        what: "server and clients under simulated faults, 60 hours of them",
+        from: Usual,
+        run: simulate,
+        ..BUILT
+    },
+    Step {
         name: "bench",
         what: "the benchmark in small: files and relations, no timing",
         from: Usual,
@@ -217,6 +224,11 @@ fn chaos(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let mut command = built.ok_or("the chaos was not built")?.command();
     let seconds = std::env::var("FOREBAY_CHAOS_SECONDS").unwrap_or_else(|_| "5".to_owned());
     cargo_tests(command.arg("one_seed").env("FOREBAY_CHAOS_SECONDS", seconds), log)
+}
+
+fn simulate(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let ended = child::stream(built::program(context, "forebay-sim")?.args(["--hours", "60"]), log)?;
+    Ok(Outcome::one(if ended.success { vec![] } else { vec!["the simulation found something".to_owned()] }))
 }
 
 fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {

@@ -1,0 +1,276 @@
+//! The simulator's own account: what was offered, answered, granted and decided; and what must hold of it.
+//!
+//! *Invariants checked*: what was answered as stored is readable, with its bytes, until its event ends; late and closed are
+//! final; an event has one verdict, and is granted no more after it; a token is given once; a grant has what was stored before;
+//! the ledger balances and agrees.
+
+use forebay_core::{Event, LiveState, ReadFragment, Tally, Token};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a lease lasts: no worker of the simulation extends one.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// After this time without a fault every grant has come to a worker, or is over.
+const CALM: Duration = Duration::from_secs(20);
+/// What a slow clock, a tick and an answer on its way add to it.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// What a call did, as far as its caller knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    No,
+    Perhaps,
+    Yes,
+}
+
+/// A verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    Accepted,
+    Rejected,
+}
+
+/// The puts of one key.
+#[derive(Default)]
+struct Puts {
+    /// Bytes that may be stored: an answer is missing.
+    perhaps: Vec<Vec<u8>>,
+    /// Bytes that were answered as stored.
+    stored: Option<Vec<u8>>,
+}
+
+/// One event.
+#[derive(Default)]
+pub(crate) struct EventBook {
+    puts: BTreeMap<u64, Puts>,
+    verdict: Option<(Token, Judged)>,
+    /// Verdicts without an answer.
+    perhaps: Vec<(Token, Judged)>,
+    released: Option<Known>,
+    /// When it was granted last.
+    granted: Option<Instant>,
+    /// When it was seen under a lease that should be over: a new grant may be on its way, but not for long.
+    overdue: Cell<Option<Instant>>,
+}
+
+/// One run.
+#[derive(Default)]
+pub(crate) struct RunBook {
+    pub(crate) events: BTreeMap<u64, EventBook>,
+    pub(crate) is_closed: bool,
+}
+
+/// The account of a simulation.
+#[derive(Default)]
+pub(crate) struct Books {
+    pub(crate) runs: BTreeMap<u64, RunBook>,
+    tokens: BTreeSet<Token>,
+}
+
+/// What a call found to be wrong.
+pub(crate) type Checked = Result<(), String>;
+
+/// How a put ended.
+pub(crate) enum PutEnd {
+    Stored,
+    Conflict,
+    /// Late, closed, full, invalid: it is not stored, for good.
+    Refused,
+    Unknown,
+}
+
+impl Books {
+    pub(crate) fn event(&mut self, run: u64, event: u64) -> &mut EventBook {
+        self.runs.entry(run).or_default().events.entry(event).or_default()
+    }
+
+    /// A put begins: from here on its bytes may be there.
+    pub(crate) fn offered(&mut self, (run, event, source): (u64, u64, u64), bytes: &[u8]) {
+        self.event(run, event).puts.entry(source).or_default().perhaps.push(bytes.to_vec());
+    }
+
+    /// A put has ended.
+    pub(crate) fn answered(&mut self, (run, event, source): (u64, u64, u64), bytes: &[u8], end: PutEnd) -> Checked {
+        let Some(book) = self.runs.get_mut(&run) else { return Ok(()) };
+        let is_closed = book.is_closed;
+        let puts = book.events.entry(event).or_default().puts.entry(source).or_default();
+        let at = puts.perhaps.iter().position(|offered| offered == bytes);
+        match end {
+            PutEnd::Unknown => {}
+            PutEnd::Refused => _ = at.map(|at| puts.perhaps.remove(at)),
+            PutEnd::Conflict => {
+                at.map(|at| puts.perhaps.remove(at));
+                if puts.stored.as_ref().is_some_and(|stored| stored == bytes) {
+                    return Err(format!("{run}/{event}/{source}: a conflict with its own bytes"));
+                }
+            }
+            PutEnd::Stored => {
+                at.map(|at| puts.perhaps.remove(at));
+                if let Some(stored) = &puts.stored
+                    && stored != bytes
+                {
+                    return Err(format!("{run}/{event}/{source}: two different puts were answered as stored"));
+                }
+                if is_closed && puts.stored.is_none() {
+                    return Err(format!("{run}/{event}/{source}: stored in a run that was closed"));
+                }
+                puts.stored = Some(bytes.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sources of an event that are stored for sure now: a grant that is asked for from here on has them.
+    pub(crate) fn stored(&self, run: u64) -> BTreeMap<u64, BTreeSet<u64>> {
+        let events = self.runs.get(&run).into_iter().flat_map(|run| &run.events);
+        let stored = |book: &EventBook| {
+            let sources = book.puts.iter().filter(|(_, puts)| puts.stored.is_some());
+            sources.map(|(source, _)| *source).collect()
+        };
+        events.map(|(event, book)| (*event, stored(book))).collect()
+    }
+
+    /// An event was granted, with these fragments.
+    pub(crate) fn granted(
+        &mut self,
+        (run, event): (u64, u64),
+        token: Token,
+        fragments: &[(u64, Vec<u8>)],
+        stored_before: Option<&BTreeSet<u64>>,
+    ) -> Checked {
+        if !self.tokens.insert(token) {
+            return Err(format!("{run}/{event}: token {token} was given before"));
+        }
+        let book = self.event(run, event);
+        book.granted = Some(Instant::now());
+        if let Some((by, judged)) = book.verdict {
+            return Err(format!("{run}/{event}: granted again ({token}) after it was {judged:?} by {by}"));
+        }
+        for (source, bytes) in fragments {
+            check_bytes(&format!("{run}/{event}/{source}"), book.puts.get(source), bytes)?;
+        }
+        for source in stored_before.into_iter().flatten() {
+            if !fragments.iter().any(|fragment| fragment.0 == *source) {
+                return Err(format!("{run}/{event}/{source}: stored before, and not in the grant {token}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A verdict is on its way: from here on it may be in force.
+    pub(crate) fn judges(&mut self, (run, event): (u64, u64), token: Token, judged: Judged) {
+        self.event(run, event).perhaps.push((token, judged));
+    }
+
+    /// It was answered: in force, or not and never.
+    pub(crate) fn judged(&mut self, (run, event): (u64, u64), token: Token, judged: Judged, known: Known) -> Checked {
+        let Some(book) = self.runs.get_mut(&run) else { return Ok(()) };
+        let book = book.events.entry(event).or_default();
+        if known == Known::Perhaps {
+            return Ok(());
+        }
+        book.perhaps.retain(|(perhaps, _)| *perhaps != token);
+        if known == Known::Yes {
+            if let Some((by, before)) = book.verdict {
+                return Err(format!("{run}/{event}: {judged:?} by {token} after it was {before:?} by {by}"));
+            }
+            book.verdict = Some((token, judged));
+        }
+        Ok(())
+    }
+
+    /// An accepted event was released, as far as the operator knows.
+    pub(crate) fn released(&mut self, (run, event): (u64, u64), known: Known) {
+        let released = &mut self.event(run, event).released;
+        if known != Known::No && *released != Some(Known::Yes) {
+            *released = Some(known);
+        }
+    }
+
+    /// What the store has of an event must agree with what was answered; `calm` is how long no fault has been there.
+    pub(crate) fn check_event<F: ReadFragment>(
+        &self,
+        (run, event): (u64, u64),
+        found: Option<&Event<F>>,
+        calm: Duration,
+        source_of: impl Fn(&F) -> u64,
+    ) -> Checked {
+        let Some(book) = self.runs.get(&run).and_then(|run| run.events.get(&event)) else { return Ok(()) };
+        let name = format!("{run}/{event}");
+        let Some(found) = found else {
+            let was_stored = book.puts.values().any(|puts| puts.stored.is_some());
+            let may_be_gone = match book.verdict {
+                Some((_, Judged::Rejected)) => true,
+                Some((_, Judged::Accepted)) => book.released.is_some(),
+                None => book.released.is_some() || book.perhaps.iter().any(|(_, judged)| *judged == Judged::Rejected),
+            };
+            return if was_stored && !may_be_gone {
+                Err(format!("{name}: stored, {:?}, and gone", book.verdict.map(|verdict| verdict.1)))
+            } else {
+                Ok(())
+            };
+        };
+        match (book.verdict, found.state) {
+            (Some((_, Judged::Accepted)), LiveState::Accepted) => {}
+            (None, LiveState::Accepted) if !book.perhaps.iter().any(|(_, judged)| *judged == Judged::Accepted) => {
+                return Err(format!("{name}: accepted by nobody"));
+            }
+            (None, _) => {}
+            (Some((token, judged)), state) => {
+                return Err(format!("{name}: {judged:?} by {token}, and found {}", state.name()));
+            }
+        }
+        // A grant whose answer was lost in a fault is over in calm.
+        let age = book.granted.map_or(Duration::ZERO, |at| at.elapsed());
+        let is_overdue = found.state == LiveState::Leased && calm > CALM && age > LEASE + SLACK;
+        let seen = book.overdue.replace(is_overdue.then(|| book.overdue.get().unwrap_or_else(Instant::now)));
+        if is_overdue && seen.is_some_and(|seen| seen.elapsed() > Duration::from_millis(100)) {
+            return Err(format!("{name}: a worker has it for {age:?}, longer than its lease"));
+        }
+        for fragment in &found.fragments {
+            let source = source_of(fragment);
+            check_bytes(&format!("{name}/{source}"), book.puts.get(&source), fragment)?;
+        }
+        for (source, puts) in &book.puts {
+            if puts.stored.is_some() && !found.fragments.iter().any(|fragment| source_of(fragment) == *source) {
+                return Err(format!("{name}/{source}: stored, and not in the event"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The ledger's figure of stored fragments: at least those that were answered, at most those that may be.
+    pub(crate) fn check_stored(&self, run: u64, stored: Tally) -> Checked {
+        let Some(book) = self.runs.get(&run) else { return Ok(()) };
+        let puts = || book.events.values().flat_map(|event| event.puts.values());
+        let least = puts().filter(|puts| puts.stored.is_some()).count() as u64;
+        let most = puts().filter(|puts| puts.stored.is_some() || !puts.perhaps.is_empty()).count() as u64;
+        if (least..=most).contains(&stored.fragments) {
+            return Ok(());
+        }
+        Err(format!("run {run}: the ledger has {} stored fragments, the books {least} to {most}", stored.fragments))
+    }
+
+    /// The run is closed; earlier ones are forgotten.
+    pub(crate) fn closed(&mut self, run: u64) {
+        if let Some(book) = self.runs.get_mut(&run) {
+            book.is_closed = true;
+        }
+        while self.runs.len() > 3 {
+            self.runs.pop_first();
+        }
+    }
+}
+
+fn check_bytes(name: &str, puts: Option<&Puts>, bytes: &[u8]) -> Checked {
+    let fits = |puts: &Puts| match &puts.stored {
+        Some(stored) => stored[..] == *bytes,
+        None => puts.perhaps.iter().any(|offered| offered[..] == *bytes),
+    };
+    match puts {
+        Some(puts) if fits(puts) => Ok(()),
+        _ => Err(format!("{name}: bytes that were never put, or refused for good")),
+    }
+}

@@ -1,0 +1,90 @@
+//! `forebay-sim`: simulates for as long as wanted, seed after seed, an hour each.
+//!
+//! Exit code: 0 nothing was wrong, 1 something was, 2 bad arguments.
+
+#![expect(clippy::print_stdout, reason = "a command prints what it found")]
+
+use clap::Parser;
+use forebay_core::mutants::MUTANTS;
+use forebay_sim::{Plan, Report, shrink, simulate};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Most simulations that look for fewer faults.
+const TRIALS: usize = 60;
+
+/// Run a server and five clients under simulated faults, and compare what they answer with books of their own.
+///
+/// Each seed is one simulation. A seed that fails is simulated again with fewer faults, and printed with the options that
+/// show it: `forebay-sim --seed 7 --hours 0.4 --without 1,2,5 --show`.
+#[derive(Parser)]
+#[command(name = "forebay-sim", disable_version_flag = true)]
+struct Options {
+    /// Simulated hours in all.
+    #[arg(long, default_value_t = 1.0)]
+    hours: f64,
+    /// Simulated hours of one seed.
+    #[arg(long, default_value_t = 1.0)]
+    each: f64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Plant a fault in the code: it must be found. `list` names them.
+    #[arg(long, value_name = "NAME")]
+    mutant: Option<String>,
+    /// Leave out these faults of the seed, by number.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
+    without: Vec<usize>,
+    /// Print what happens, on standard error.
+    #[arg(long)]
+    show: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let mutant = match options.mutant.as_deref() {
+        None => "",
+        Some(name) => match MUTANTS.iter().find(|known| known.0 == name) {
+            Some(known) => known.0,
+            None => {
+                MUTANTS.iter().for_each(|(name, what)| println!("{name}: {what}"));
+                return if name == "list" { ExitCode::SUCCESS } else { ExitCode::from(2) };
+            }
+        },
+    };
+    let (began, mut left, mut seed) = (Instant::now(), options.hours, options.seed);
+    let (mut done, mut trace) = (0.0, 0_u64);
+    while left > 0.0 {
+        let length = Duration::from_secs_f64(left.min(options.each) * 3600.0);
+        let without = options.without.iter().copied().collect();
+        let plan = Plan { seed, length, mutant, without, is_shown: options.show };
+        let report = simulate(&plan);
+        done += report.length.as_secs_f64() / 3600.0;
+        trace = trace.rotate_left(5) ^ report.hash;
+        say(seed, &report);
+        if let Some((at, what)) = &report.wrong {
+            println!("seed {seed} WRONG at {:.3} s: {what}", at.as_secs_f64());
+            let plan = shrink(&Plan { is_shown: false, ..plan }, TRIALS);
+            let without: Vec<String> = plan.without.iter().map(ToString::to_string).collect();
+            let hours = plan.length.as_secs_f64() / 3600.0;
+            let mutant = if mutant.is_empty() { String::new() } else { format!(" --mutant {mutant}") };
+            let without = if without.is_empty() { String::new() } else { format!(" --without {}", without.join(",")) };
+            println!("shown by: forebay-sim --seed {seed} --hours {hours:.4}{mutant}{without} --show");
+            return ExitCode::from(1);
+        }
+        left -= options.each;
+        seed += 1;
+    }
+    let took = began.elapsed().as_secs_f64();
+    let rate = done * 3600.0 / took;
+    println!("{done:.1} simulated hours in {took:.1} s ({rate:.0} an hour), nothing wrong, trace {trace:016x}");
+    ExitCode::SUCCESS
+}
+
+fn say(seed: u64, report: &Report) {
+    let Report { hash, length, faults, calls, grants, runs, .. } = report;
+    let hours = length.as_secs_f64() / 3600.0;
+    println!(
+        "seed {seed}: {hours:.2} h, {faults} faults, {calls} calls, {grants} grants, {runs} runs, trace {hash:016x}"
+    );
+}

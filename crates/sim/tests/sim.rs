@@ -1,0 +1,40 @@
+//! The simulator itself: equal traces, and planted faults that it must find.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use forebay_core::mutants::MUTANTS;
+use forebay_sim::{Plan, shrink, simulate};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn plan(seed: u64, length: Duration) -> Plan {
+    Plan { seed, length, ..Plan::default() }
+}
+
+#[test]
+fn the_same_seed_has_the_same_trace() {
+    let quarter = HOUR / 4;
+    let (one, again, other) = (simulate(&plan(7, quarter)), simulate(&plan(7, quarter)), simulate(&plan(8, quarter)));
+    assert_eq!(one, again);
+    assert_ne!(one.hash, other.hash);
+    assert!(one.wrong.is_none() && one.runs > 5 && one.grants > 500 && one.faults > 5, "{one:?}");
+}
+
+#[test]
+fn each_planted_fault_is_found() {
+    for (mutant, what) in MUTANTS {
+        let found = (1..40).find_map(|seed| simulate(&Plan { mutant, ..plan(seed, HOUR) }).wrong);
+        let (at, wrong) = found.unwrap_or_else(|| panic!("{mutant} ({what}) is not found in 39 hours"));
+        println!("{mutant}: {wrong}, at {at:?}");
+    }
+}
+
+#[test]
+fn a_failing_seed_is_shrunk_to_the_faults_that_it_needs() {
+    let mutant = "boot-kept";
+    let failing = (1..40).map(|seed| Plan { mutant, ..plan(seed, HOUR) }).find(|plan| simulate(plan).wrong.is_some());
+    let failing = failing.unwrap();
+    let small = shrink(&failing, 40);
+    assert!(simulate(&small).wrong.is_some(), "{small:?} is still wrong");
+    assert!(small.length <= failing.length && !small.without.is_empty(), "{small:?}");
+}

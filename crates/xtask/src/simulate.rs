@@ -1,0 +1,56 @@
+//! The simulator for as long as wanted; what it did is a line of `docs/simulation.md`.
+
+use crate::child::{self, Terminal};
+use crate::{Result, child::Listener};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::Mutex;
+
+/// How much is simulated.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Simulated hours in all.
+    #[arg(long, default_value_t = 100.0)]
+    hours: f64,
+    /// The first seed; each has an hour.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Plant a fault in the code, which must be found; `list` names them.
+    #[arg(long)]
+    mutant: Option<String>,
+    /// Append seeds and trace to docs/simulation.md.
+    #[arg(long)]
+    record: bool,
+}
+
+/// Prints lines, and keeps the last one.
+#[derive(Default)]
+struct Last(Mutex<String>);
+
+impl Listener for Last {
+    fn line(&self, line: &str) {
+        Terminal.line(line);
+        if let Ok(mut last) = self.0.lock() {
+            line.clone_into(&mut last);
+        }
+    }
+}
+
+/// Simulates; `true` where nothing was wrong.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let mut command = child::cargo(&["run", "--profile", "checked", "-p", "forebay-sim", "--"]);
+    command.arg("--hours").arg(options.hours.to_string()).arg("--seed").arg(options.seed.to_string());
+    if let Some(mutant) = &options.mutant {
+        command.arg("--mutant").arg(mutant);
+    }
+    let last = Last::default();
+    let success = child::stream(&mut command, &last)?.success;
+    if options.record && success {
+        let mut git = std::process::Command::new("git");
+        let commit = child::output(git.args(["rev-parse", "--short", "HEAD"]).current_dir(child::root()))?;
+        let said = last.0.lock().map(|last| last.clone()).unwrap_or_default();
+        let mut file = OpenOptions::new().append(true).open(child::root().join("docs/simulation.md"))?;
+        writeln!(file, "| `{}` | {} | {said} |", commit.trim(), options.seed)?;
+    }
+    Ok(success)
+}
