@@ -29,6 +29,7 @@ mod keyspace;
 mod lease;
 mod ledger;
 pub mod limits;
+pub mod map;
 mod near;
 mod options;
 mod policy;
