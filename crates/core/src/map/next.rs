@@ -58,7 +58,7 @@ impl ClusterMap {
     /// The map after a change, with the next epoch. It passes [`ClusterMap::succeeds`].
     ///
     /// # Errors
-    /// `Invalid` where the change is not possible or changes nothing, with the reason.
+    /// `Invalid` where the change is not possible, with the reason.
     pub fn next_map(&self, change: &Change) -> Result<ClusterMap> {
         let Some(epoch) = self.epoch.checked_add(1) else {
             return Err(Error::invalid("the last epoch is reached: make a new cluster"));
@@ -181,7 +181,16 @@ impl ClusterMap {
             for member in slots.iter_mut().flat_map(|group| &mut group.members) {
                 member.standing = Standing::Full;
             }
-            change(&mut Shares::new(self, slots.iter()), &mut slots)?;
+            let mut shares = Shares::new(self, slots.iter());
+            // Copies that lacked for want of nodes.
+            for group in &mut slots {
+                while group.members.len() < usize::from(keyspace.copies) {
+                    let Some(node) = shares.pick(group) else { break };
+                    group.members.push(Member { node, since: self.epoch, standing: Standing::Full });
+                    group.since = self.epoch;
+                }
+            }
+            change(&mut shares, &mut slots)?;
             keyspace.layouts.push(Layout::of_slots(from_run, slots.into_iter())?);
         }
         self.keyspaces = keyspaces;

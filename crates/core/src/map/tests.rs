@@ -208,6 +208,14 @@ fn a_lost_member_is_replaced_in_another_domain_and_the_last_full_one_stays() {
 }
 
 #[test]
+fn copies_that_lacked_come_back_with_a_node() {
+    let map = cluster(2, 2).next_map(&Change::TakeOut { node: 1, from_run: 5 }).unwrap();
+    assert!(physics(&map).layout_for(5).slots().all(|group| group.members.len() == 1));
+    let map = map.next_map(&Change::Add { node: node(1), from_run: 9 }).unwrap();
+    assert!(physics(&map).layout_for(9).slots().all(|group| group.members.len() == 2 && group.since == map.epoch()));
+}
+
+#[test]
 fn five_hundred_nodes_stay_small() {
     let nodes = (0..500).map(|id| Node { at: vec![format!("tcp://n{id}:1")], ..node(id) }).collect();
     let map = ClusterMap::new(Hex128(1), nodes).unwrap();
