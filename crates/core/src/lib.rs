@@ -6,6 +6,7 @@
 //! keyspace = schema + policies              ledger = the account per run
 //! counter = wrapping event counters, extended at the producer
 //! options, report, states: what calls take and answer
+//! map = which node of a cluster has which events, by slots and tables
 //! ```
 //!
 //! *Not here*: bytes on a medium (`forebay-media`) or on a connection (`forebay-wire`), threads, files, sockets.
@@ -29,6 +30,7 @@ mod keyspace;
 mod lease;
 mod ledger;
 pub mod limits;
+pub mod map;
 pub mod mutants;
 mod near;
 mod options;
