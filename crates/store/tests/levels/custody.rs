@@ -3,9 +3,10 @@
 use super::{create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, eventually, key, put, refused, small_config};
 use forebay_store::core::{
-    Claim, ClaimRequest, Clock, Keyspace, Kind, LiveState, ManualTime, MovedStore, Primary, Timer, Unit,
+    Claim, ClaimRequest, Clock, Keyspace, Kind, LiveState, ManualTime, MovedStore, Primary, Tally, Timer, Unit,
 };
 use forebay_store::{Config, GetAny, Sources, Store};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -166,6 +167,85 @@ fn what_changes_after_its_claim_is_moved_again() {
     assert_eq!((&seen.fragments[0][..], seen.fragments[0].verify().is_ok()), (&[2; 1000][..], true));
     drop(seen);
     assert_eq!(store.prove(&second.token).unwrap(), 1);
+    eventually(&store, "it is released", || state(&store, 0).is_none());
+    assert_balanced(&store);
+}
+
+/// Claims of everything, with the sources of each event in them, and the device.
+fn claims_of(store: &Store, devices: usize) -> Vec<(Claim, BTreeMap<Primary, usize>, usize)> {
+    let mut claims = Vec::new();
+    for device in 0..devices {
+        store.tick();
+        while let Some(claim) = store.claim(&ClaimRequest { device: Some(device as u32), ..REQUEST }).unwrap() {
+            let page = store.claimed(&claim.token, 0).unwrap();
+            let sources = page.iter().map(|event| (event.primary, event.sources.as_ref().map_or(10, Vec::len)));
+            claims.push((claim, sources.collect(), device));
+        }
+    }
+    claims
+}
+
+#[test]
+fn parts_on_several_devices_may_change_between_claim_and_proof() {
+    let dir = TempDir::new();
+    let keyspace = Keyspace { deliveries_max: 1, ..events_of(10) };
+    let config = Config { lease: Duration::from_millis(20), ..at_once(two_levels(dir.path(), 2)) };
+    let store = create(&dir, &keyspace, &config);
+    for event in 0..4 {
+        for source in 0..10 {
+            let _ = put(&store, &key(1, event, source), &[7; 40_000]).unwrap();
+        }
+    }
+    let lost = store.get_any(&GetAny { n: 4, ..GetAny::default() }).unwrap();
+    eventually(&store, "they are in the debug stream", || store.debug_events().len() == 4);
+    drop(lost);
+    let claims = claims_of(&store, 2);
+    let parts = |event: u64| {
+        let of_event =
+            claims.iter().filter_map(|(_, sources, device)| Some((sources.get(&primary(&store, event))?, device)));
+        of_event.fold([0, 0], |mut parts, (sources, device)| {
+            parts[*device] += sources;
+            parts
+        })
+    };
+    for event in 0..4 {
+        let [one, other] = parts(event);
+        assert_eq!(one + other, 10, "each fragment of event {event} is in one claim");
+    }
+    assert!((0..4).any(|event| parts(event).iter().all(|part| *part > 0)), "an event has parts on both devices");
+    // While movers have all parts: one is replayed, updated in its first and last source, and accepted; one loses a fragment of
+    // each end; one is removed.
+    assert!(store.replay(&primary(&store, 0)).unwrap());
+    let lease = store.lease(&primary(&store, 0), Some(Duration::from_secs(600))).unwrap().unwrap();
+    for source in [0, 9] {
+        let _ = store.update(&key(1, 0, source), &[2; 1000], Some(&lease.token)).unwrap();
+    }
+    lease.accept(&["physics"]).unwrap();
+    assert!(store.remove(&key(1, 1, 0)).unwrap() && store.remove(&key(1, 1, 9)).unwrap());
+    assert!(store.remove_event(&primary(&store, 2)).unwrap());
+    claims.iter().for_each(|(claim, ..)| _ = store.prove(&claim.token).unwrap());
+    eventually(&store, "what did not change is released", || state(&store, 1).is_none() && state(&store, 3).is_none());
+    assert_eq!(store.ledger(1).unwrap().released, Tally { events: 2, fragments: 18, bytes: 18 * 40_000 });
+    let whole = |store: &Store| {
+        let event = store.get_event(&primary(store, 0), &Sources::All).unwrap().unwrap();
+        assert_eq!((event.state, event.fragments.len()), (LiveState::Accepted, 10));
+        event.fragments.iter().for_each(|fragment| fragment.verify().unwrap());
+        [0, 9].map(|at| event.fragments[at].to_vec())
+    };
+    assert_eq!(whole(&store), [[2; 1000], [2; 1000]], "the new versions stay until they are proved");
+    assert_balanced(&store);
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(&dir.store(), config).unwrap();
+    assert_eq!(whole(&store), [[2; 1000], [2; 1000]]);
+    let again = claims_of(&store, 2);
+    assert!(
+        again.iter().all(|(_, sources, _)| sources.keys().eq([&primary(&store, 0)])),
+        "the archive lacks event 0 alone"
+    );
+    let sources: usize = again.iter().flat_map(|(_, sources, _)| sources.values()).sum();
+    assert_eq!(sources, 10, "all of it is archived again, as it was accepted");
+    again.iter().for_each(|(claim, ..)| _ = store.prove(&claim.token).unwrap());
     eventually(&store, "it is released", || state(&store, 0).is_none());
     assert_balanced(&store);
 }
