@@ -10,6 +10,7 @@
 //! *Not here*: placement on several servers.
 
 mod address;
+mod ahead;
 mod asynchronous;
 mod buffer;
 mod client;

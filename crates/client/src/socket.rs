@@ -1,14 +1,16 @@
 //! A connected socket, of any sort.
 
 use crate::address::Address;
+use crate::ahead::Ahead;
 use forebay_core::{Error, Result};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout, set_tcp_congestion};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Tls(Box<StreamOwned<ClientConnection, Ahead>>),
     Unix(UnixStream),
 }
 
@@ -33,7 +35,7 @@ impl Socket {
             Address::Tcp(host, port) | Address::Tls(host, port) => {
                 let mut last = io::Error::from(io::ErrorKind::NotFound);
                 for place in (host.as_str(), *port).to_socket_addrs().map_err(away)? {
-                    match TcpStream::connect_timeout(&place, left(end)) {
+                    match connect_tcp(&place, left(end)) {
                         Ok(stream) => {
                             // Each request is written whole: waiting for more bytes would only add latency.
                             stream.set_nodelay(true).map_err(away)?;
@@ -55,7 +57,7 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
             Socket::Tls(stream) => {
-                let stream = &stream.sock;
+                let stream = &stream.sock.stream;
                 stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
             }
             Socket::Unix(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
@@ -75,6 +77,11 @@ impl Socket {
 
     /// Whether the other side is still there and has said nothing that nobody asked for.
     pub(crate) fn is_quiet(&self) -> bool {
+        if let Socket::Tls(stream) = self
+            && !stream.sock.is_empty()
+        {
+            return false;
+        }
         let mut byte = [0; 1];
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         matches!(rustix::net::recv(self.as_fd(), &mut byte, flags), Err(rustix::io::Errno::AGAIN))
@@ -85,6 +92,10 @@ impl Socket {
 fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
+
+/// Bytes that are encrypted before they go to the socket with one call of the system: seven records, which stay below the
+/// 128 KiB at which glibc returns freed memory to the system; that costs page faults each time.
+const SEALED_BYTES: usize = 112 << 10;
 
 /// Makes the TLS handshake before the deadline.
 ///
@@ -104,7 +115,8 @@ fn handshake(
     while session.is_handshaking() {
         session.complete_io(&mut timed).map_err(|error| crate::tls::unshaken(address, error))?;
     }
-    Ok(Socket::Tls(Box::new(StreamOwned::new(session, timed.stream))))
+    session.set_buffer_limit(Some(SEALED_BYTES));
+    Ok(Socket::Tls(Box::new(StreamOwned::new(session, Ahead::new(timed.stream)))))
 }
 
 /// A stream whose reads and writes are over by a time, however many there are: a server that sends byte by byte
@@ -146,17 +158,38 @@ impl Write for Timed {
 /// `net.core.wmem_max` says so.
 pub(crate) const SEND_BYTES: usize = 1 << 20;
 
+/// Connects within the time. To this machine without BBR, where that is what the system takes: it paces what goes out by
+/// the rate that it has seen, which for calls with pauses in between is less than memory gives, and a timer for each
+/// packet costs processor time. There is no network whose queues it could keep short.
+fn connect_tcp(place: &SocketAddr, within: Duration) -> io::Result<TcpStream> {
+    if !place.ip().is_loopback() {
+        return TcpStream::connect_timeout(place, within);
+    }
+    let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Before it connects: a socket that has begun with BBR goes on pacing. One that cannot is as good as others.
+    let _ = set_tcp_congestion(&socket, UNPACED);
+    connect_within(socket, place, within).map(TcpStream::from)
+}
+
+/// Congestion control without pacing, which every Linux has and every user may choose.
+pub(crate) const UNPACED: &str = "reno";
+
 /// Connects within the time: if many clients wait for a server that accepts none, the system's call waits as well.
 fn connect_unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(within.max(Duration::from_millis(1))))?;
     set_socket_send_buffer_size(&socket, SEND_BYTES)?;
+    connect_within(socket, &SocketAddrUnix::new(path)?, within).map(UnixStream::from)
+}
+
+fn connect_within(socket: OwnedFd, to: &impl SocketAddrArg, within: Duration) -> io::Result<OwnedFd> {
+    set_socket_timeout(&socket, Timeout::Send, Some(within.max(Duration::from_millis(1))))?;
     loop {
-        match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        match rustix::net::connect(&socket, to) {
             Err(Errno::INTR) => {}
-            // The backlog of the listener is full, and stayed so for the send timeout.
-            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-            connected => return connected.map(|()| socket.into()).map_err(io::Error::from),
+            // The send timeout is over: the backlog of the listener is full, or nobody answers.
+            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => return Err(io::ErrorKind::TimedOut.into()),
+            connected => return connected.map(|()| socket).map_err(io::Error::from),
         }
     }
 }
@@ -165,7 +198,7 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Tls(stream) => stream.sock.as_fd(),
+            Socket::Tls(stream) => stream.sock.stream.as_fd(),
             Socket::Unix(stream) => stream.as_fd(),
         }
     }

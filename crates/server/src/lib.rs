@@ -7,6 +7,7 @@
 //! *Not here*: what calls mean (`forebay-store`), bytes of frames (`forebay-core`, `wire/`).
 
 mod access;
+mod ahead;
 mod audit;
 mod config;
 mod endpoint;

@@ -127,8 +127,16 @@ pub(crate) fn open_for_monitors(address: SocketAddr) -> Result<(std::net::TcpLis
     open_tcp(address).map_err(|error| cannot_listen(&format_args!("http://{address}"), error))
 }
 
+/// Congestion control without pacing, which every Linux has and every user may choose.
+const UNPACED: &str = "reno";
+
 fn open_tcp(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {
     let listener = std::net::TcpListener::bind(address)?;
+    if address.ip().is_loopback() {
+        // Connections have what their listener has. BBR paces by the rate that it has seen: between calls with pauses that
+        // is less than memory gives, and there is no network here whose queues it could keep short.
+        let _ = sockopt::set_tcp_congestion(&listener, UNPACED);
+    }
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))
@@ -289,6 +297,15 @@ mod tests {
         assert!(message.contains("another server has it"), "{message}");
         drop(listener);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn connections_within_this_machine_are_not_paced() {
+        let (listener, address) = open_tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        assert_eq!(sockopt::tcp_congestion(&stream).unwrap(), UNPACED);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! *On failure*: a connection that fails ends alone. A listener that cannot be opened ends the start.
 
 use crate::access::{Access, AccessToken};
+use crate::ahead::Ahead;
 use crate::audit::Audit;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
@@ -315,7 +316,7 @@ async fn over_tls<S: ServedStore>(
     keyspaces: &Arc<Keyspaces<S>>,
 ) -> &'static str {
     let shaken = tokio::select! {
-        shaken = tls::accept(acceptor, stream, shared.limits.handshake_deadline) => shaken,
+        shaken = tls::accept(acceptor, Ahead::new(stream), shared.limits.handshake_deadline) => shaken,
         () = shared.until_stopping() => return "stopping",
     };
     match shaken {

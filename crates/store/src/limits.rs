@@ -1,6 +1,5 @@
 //! Limits of the engine and how they relate.
 
-use crate::runs::RECORDS_MAX;
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, KEY_BYTES_MAX};
 
 /// Shards of the index: one lock each.
@@ -22,8 +21,9 @@ pub(crate) const VERDICT_BYTES: usize = 16;
 const VERDICTS_KEPT_MIN: usize = 1024;
 const VERDICTS_KEPT_MAX: usize = 1 << 16;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
-/// Changes of masks, and of prescales, that a run keeps: fewest, and one per this many bytes of the region.
+/// Changes of masks, and of prescales, that a run keeps: fewest, most, and one per this many bytes of the region.
 const RECORDS_KEPT_MIN: usize = 64;
+pub(crate) const RECORDS_MAX: usize = 1000;
 const REGION_BYTES_PER_RECORD: u64 = 16 << 10;
 /// Sparse endings that a run remembers: fewest, most, and one per this many bytes of the region.
 const ENDINGS_KEPT_MIN: usize = 4096;
@@ -62,5 +62,7 @@ pub(crate) fn incidents_kept(region_bytes: u64) -> usize {
 
 // An event's table: primary key, attribute location, and the widest slot (remaining key and location) per fragment.
 const _: () = assert!(KEY_BYTES_MAX + 8 + FRAGMENTS_PER_EVENT_MAX as usize * (KEY_BYTES_MAX - 1 + 8) < 1 << 20);
+// Of each prescale the newest change is kept: some other one can always be dropped.
+const _: () = assert!(forebay_core::limits::PRESCALES_MAX < RECORDS_MAX);
 // What survives a restart is remembered before it as well.
 const _: () = assert!(VERDICTS_KEPT_MAX <= VERDICTS_REMEMBERED * SHARDS);

@@ -48,6 +48,11 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
             Some(5e4),
         );
     }
+    for way in ["put", "get"] {
+        let share = judge.median(&format!("tls.{way}.cipher.share"), TEN_KIB);
+        let goal = format!("{way} 10 KiB, TLS: 80 % of 1/(1/without TLS + 1/cipher alone)");
+        judge.at_least(goal, Unit::Share, share, Some(0.8));
+    }
     let idle = judge.median("idle.bytes", 0);
     judge.add("an idle connection: at most 20 KiB".to_owned(), Unit::Bytes, idle, Some(20480.0), true, false);
     let share = judge.median("active.share", SMALL);

@@ -41,7 +41,8 @@ use std::process::Command;
 const WHAT: &str = "Server and load are processes of their own, each on a processor of its own, unless a row says one core. \
 The server has one thread for connections. Puts go in calls of 4096 fragments, frames of at most 512 of them and 512 KiB, with a CRC-32C each; \
 gets in calls of 4096 keys, of 128 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
-of memory that stays in the cache, and does nothing else; for reading once more out of 512 MiB that no cache holds, as the store's are. The *limit* of TLS is the same without it, over TCP, one after the other in turns. Redis runs without persistence, driven by its own benchmark with \
+of memory that stays in the cache, and does nothing else; for reading once more out of 512 MiB that no cache holds, as the store's are. \
+Over TCP it has the congestion control of the system, and once more that of Forebay within a machine, which does not pace. The *limit* of TLS is the same without it, over TCP, one after the other in turns. Redis runs without persistence, driven by its own benchmark with \
 one client; round trips of both are made by the same sort of blocking socket in this program. Figures are medians of \
 interleaved repetitions; shares are medians of the shares of each.";
 

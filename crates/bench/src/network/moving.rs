@@ -97,6 +97,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     for transport in ["unix", "tcp"] {
         let client = client(on.forebay, transport)?;
         let bare = on.bare.address("native", transport)?.to_owned();
+        let unpaced = on.bare.address("native", "unpaced")?.to_owned();
         for bytes in SIZES {
             let count = count(on.plan, bytes);
             let value = vec![0xA5; bytes];
@@ -111,6 +112,12 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let limit = count as f64 / from.elapsed().as_secs_f64();
             let rate = count as f64 / put(&client, run, count, &value)?;
             on.share(&format!("{transport}.put"), bytes, rate, limit);
+            if transport == "tcp" {
+                let from = Instant::now();
+                push(&unpaced, frames, &pieces, AHEAD)?;
+                let limit = count as f64 / from.elapsed().as_secs_f64();
+                on.results.record("tcp.put.unpaced.share", bytes, rate / limit);
+            }
 
             let length = 44 + 18 * per_frame + per_frame * bytes;
             let limit = count as f64 / pull(&bare, frames, length, AHEAD, false)?;
@@ -118,15 +125,19 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let rate = count as f64 / get(&client, run, count, bytes)?;
             on.share(&format!("{transport}.get"), bytes, rate, limit);
             on.share(&format!("{transport}.get.cold"), bytes, rate, cold);
+            if transport == "tcp" {
+                let limit = count as f64 / pull(&unpaced, frames, length, AHEAD, false)?;
+                on.results.record("tcp.get.unpaced.share", bytes, rate / limit);
+            }
             end_run(&client, run)?;
         }
-        events(on, &client, transport, &bare)?;
+        events(on, &client, transport, &bare, &unpaced)?;
     }
     Ok(())
 }
 
 /// Events of 100 fragments of 10 KiB, each in one call.
-fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str) -> Result<()> {
+fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str, unpaced: &str) -> Result<()> {
     const FRAGMENTS: u64 = 100;
     let (bytes, run) = (10 << 10, on.next_run());
     let events = (on.plan.pass_bytes / (FRAGMENTS * bytes as u64)).max(4);
@@ -152,5 +163,9 @@ fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str
     let rate = events as f64 / from.elapsed().as_secs_f64();
     on.results.record(&format!("{transport}.event.share"), bytes, rate / limit);
     on.results.record(&format!("{transport}.event.cold.share"), bytes, rate / cold);
+    if transport == "tcp" {
+        let limit = events as f64 / pull(unpaced, events, length, 1, false)?;
+        on.results.record("tcp.event.unpaced.share", bytes, rate / limit);
+    }
     end_run(client, run)
 }

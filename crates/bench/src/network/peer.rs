@@ -45,6 +45,7 @@ pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
     if options.what == "bare" {
         let bare = Bare::start(&socket)?;
         println!("native tcp://{}", bare.tcp);
+        println!("native unpaced://{}", bare.unpaced);
         println!("native unix:{}\nready", socket.display());
         std::io::stdin().read_to_end(&mut Vec::new())?;
         return Ok(());

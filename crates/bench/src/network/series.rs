@@ -40,6 +40,9 @@ pub(crate) const SERIES: &[Series] = series! {
     "tcp.get.cold" PerSecond "get once more, TCP";
     "tcp.get.cold.limit" PerSecond "limit: the same frames from memory that no cache holds, TCP";
     "tcp.get.cold.share" Share "get by the limit from memory that no cache holds, TCP";
+    "tcp.put.unpaced.share" Share "put by the limit without BBR, TCP";
+    "tcp.get.unpaced.share" Share "get by the limit without BBR, TCP";
+    "tcp.event.unpaced.share" Share "events of 100 fragments by the limit without BBR, TCP";
     "tcp.event.cold.share" Share "events of 100 fragments by that limit, TCP";
     "tcp.event.share" Share "events of 100 fragments in one call by limit, TCP";
     "tcp.redis.set" PerSecond "Redis SET, pipeline 32, TCP";
@@ -63,6 +66,9 @@ pub(crate) const SERIES: &[Series] = series! {
     "tls.get" PerSecond "get, TLS over TCP";
     "tls.get.limit" PerSecond "limit: the same get without TLS, TCP";
     "tls.get.share" Share "get with TLS by without, TCP";
+    "tls.cipher" PerSecond "limit: AES-256-GCM alone, records of 16 KiB, one thread";
+    "tls.put.cipher.share" Share "put with TLS by 1/(1/without + 1/cipher), TCP";
+    "tls.get.cipher.share" Share "get with TLS by 1/(1/without + 1/cipher), TCP";
     "tls.latency.p50" Micros "round trip, put 64 B, two cores, median, TLS over TCP";
     "tls.latency.p50.limit" Micros "limit: the same without TLS, median, TCP";
     "tls.latency.p50.share" Share "round trip with TLS by without, median, TCP";

@@ -1,4 +1,5 @@
-//! The cost of TLS: the same fragments out and in, and the same round trip, over TCP with and without TLS.
+//! The cost of TLS: the same fragments out and in, and the same round trip, over TCP with and without TLS; and its cipher
+//! alone.
 //!
 //! *Invariants*: both are measured side by side, each first in turn; TLS is 1.3, with the suite that the report names.
 
@@ -7,13 +8,15 @@ use super::latency::{self, QUANTILES};
 use super::moving::{SIZES, client, count, end_run, get, put};
 use super::peer::Peer;
 use crate::Result;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore};
+use std::hint::black_box;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Without, and with.
 const TRANSPORTS: [&str; 2] = ["tcp", "tls"];
@@ -24,6 +27,12 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
         let [(plain_put, plain_get), (tls_put, tls_get)] = both(on, |on, transport| pass(on, transport, bytes))?;
         on.share("tls.put", bytes, tls_put, plain_put);
         on.share("tls.get", bytes, tls_get, plain_get);
+        let cipher = cipher()? / bytes as f64;
+        on.results.record("tls.cipher", bytes, cipher);
+        // Client and server work at the same time, so a byte is either encrypted or decrypted while it is moved.
+        for (way, tls, plain) in [("put", tls_put, plain_put), ("get", tls_get, plain_get)] {
+            on.results.record(&format!("tls.{way}.cipher.share"), bytes, tls * (1.0 / plain + 1.0 / cipher));
+        }
     }
     let [plain, tls] = both(on, latency::forebay)?;
     for (word, quantile) in QUANTILES {
@@ -45,6 +54,24 @@ fn both<T>(
     }
     let tls = measure(on, TRANSPORTS[1])?;
     Ok([measure(on, TRANSPORTS[0])?, tls])
+}
+
+/// Bytes a second that the cipher encrypts, with nothing around it: the same one that the report names, of the same
+/// library, in records of the greatest length.
+fn cipher() -> Result<f64> {
+    const RECORD_BYTES: usize = 16 << 10;
+    const RECORDS: u64 = 32 << 10;
+    let failed = |_| "AES-256-GCM fails";
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[7; 32]).map_err(failed)?);
+    let mut record = vec![0xA5; RECORD_BYTES];
+    let from = Instant::now();
+    for number in 0..RECORDS {
+        let mut nonce = [0; NONCE_LEN];
+        nonce[..8].copy_from_slice(&number.to_le_bytes());
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let _ = black_box(key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut record).map_err(failed)?);
+    }
+    Ok((RECORDS as usize * RECORD_BYTES) as f64 / from.elapsed().as_secs_f64())
 }
 
 /// Puts and gets a second.

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::Result;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,6 +17,8 @@ use std::time::Instant;
 const READ_BYTES: usize = 256 << 10;
 /// Memory from which frames come that are in no cache.
 const COLD_BYTES: usize = 512 << 20;
+/// Congestion control that does not pace what goes out, as that of Forebay within a machine.
+const UNPACED: &str = "reno";
 /// Bytes of an acknowledgement, and of a request.
 const SHORT_BYTES: usize = 64;
 
@@ -23,10 +26,18 @@ const SHORT_BYTES: usize = 64;
 pub(super) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// A stream to where an address says: `tcp://…`, `unix:…`.
+/// A stream to where an address says: `tcp://…`, `unix:…`, `unpaced://…`, which is TCP without BBR.
 pub(super) fn connect(address: &str) -> Result<Box<dyn Stream>> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Box::new(UnixStream::connect(path)?));
+    }
+    if let Some(place) = address.strip_prefix("unpaced://") {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_tcp_congestion(&socket, UNPACED)?;
+        rustix::net::connect(&socket, &place.parse::<SocketAddr>()?)?;
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        return Ok(Box::new(stream));
     }
     let stream = TcpStream::connect(address.trim_start_matches("tcp://"))?;
     stream.set_nodelay(true)?;
@@ -36,24 +47,34 @@ pub(super) fn connect(address: &str) -> Result<Box<dyn Stream>> {
 /// The peer that only moves bytes: one thread for each connection.
 pub(super) struct Bare {
     pub(super) tcp: SocketAddr,
+    /// The same without BBR, as server and client of Forebay speak TCP within a machine.
+    pub(super) unpaced: SocketAddr,
 }
 
 impl Bare {
     pub(super) fn start(socket: &Path) -> Result<Bare> {
-        let (tcp, unix) = (TcpListener::bind("127.0.0.1:0")?, UnixListener::bind(socket)?);
-        let bound = tcp.local_addr()?;
-        std::thread::spawn(move || {
-            for stream in tcp.incoming().flatten() {
-                let _ = stream.set_nodelay(true);
-                std::thread::spawn(move || answer(stream));
+        let unix = UnixListener::bind(socket)?;
+        let mut bound = [SocketAddr::from(([127, 0, 0, 1], 0)); 2];
+        for (address, is_paced) in bound.iter_mut().zip([true, false]) {
+            let tcp = TcpListener::bind(*address)?;
+            if !is_paced {
+                sockopt::set_tcp_congestion(&tcp, UNPACED)?;
             }
-        });
+            *address = tcp.local_addr()?;
+            std::thread::spawn(move || {
+                for stream in tcp.incoming().flatten() {
+                    let _ = stream.set_nodelay(true);
+                    std::thread::spawn(move || answer(stream));
+                }
+            });
+        }
         std::thread::spawn(move || {
             for stream in unix.incoming().flatten() {
                 std::thread::spawn(move || answer(stream));
             }
         });
-        Ok(Bare { tcp: bound })
+        let [tcp, unpaced] = bound;
+        Ok(Bare { tcp, unpaced })
     }
 }
 

@@ -4,14 +4,14 @@
 
 use super::connector::{Reader, Writer};
 use crate::address::Address;
-use crate::socket::SEND_BYTES;
+use crate::socket::{SEND_BYTES, UNPACED};
 use crate::tls;
 use forebay_core::{Error, Result};
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_congestion};
 use rustls::ClientConfig;
 use std::io;
 use std::sync::Arc;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 /// Connects, with a TLS handshake if the address asks for one.
@@ -26,7 +26,7 @@ pub(super) async fn connect(address: &Address, config: Option<&Arc<ClientConfig>
         }
         Address::Tcp(host, port) | Address::Tls(host, port) => (host.as_str(), *port),
     };
-    let stream = TcpStream::connect((host, port)).await.map_err(away)?;
+    let stream = connect_tcp(host, port).await.map_err(away)?;
     stream.set_nodelay(true).map_err(away)?;
     let Some(config) = config else {
         let (reader, writer) = stream.into_split();
@@ -35,4 +35,20 @@ pub(super) async fn connect(address: &Address, config: Option<&Arc<ClientConfig>
     let shaken = TlsConnector::from(config.clone()).connect(tls::server_name(host)?, stream).await;
     let (reader, writer) = tokio::io::split(shaken.map_err(|error| tls::unshaken(address, error))?);
     Ok((Box::pin(reader), Box::pin(writer)))
+}
+
+/// Connects to the first address of the host that answers; to this machine without pacing (`socket::connect_tcp`).
+async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for place in lookup_host((host, port)).await? {
+        let socket = if place.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        if place.ip().is_loopback() {
+            let _ = set_tcp_congestion(&socket, UNPACED);
+        }
+        match socket.connect(place).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

@@ -1,3 +1,5 @@
+//! Maps that are refused, and random histories of maps.
+
 use super::*;
 use crate::Kind;
 use proptest::prelude::*;

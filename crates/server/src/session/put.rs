@@ -29,6 +29,8 @@ const DIRECT_BYTES: u32 = 2048;
 const AHEAD_BYTES: usize = 256 << 10;
 /// Short fragments that the store prefetches together before they are put.
 const TOLD: usize = 32;
+/// Bytes of a failed put that are read past at once.
+const DISCARD_BYTES: usize = 4096;
 /// Places of one system call.
 const PLACES: usize = 32;
 /// Bytes that are read beyond the last fragment: the head and meta of what follows.
@@ -257,7 +259,7 @@ impl<S: ServedStore> Putting<S> {
         inbox.reserve(TAIL_BYTES);
         let mut places: Vec<IoSliceMut<'_>> = Vec::with_capacity(PLACES);
         // A fragment whose put failed is still in the stream, and must be read past.
-        let mut nowhere: [u8; 4096] = [0; 4096];
+        let mut nowhere = Vec::new();
         let mut discard = Some(&mut nowhere);
         let mut until_discard = false;
         for open in &mut self.open {
@@ -270,9 +272,10 @@ impl<S: ServedStore> Putting<S> {
                 }
                 Target::Nowhere => {
                     let Some(discard) = discard.take() else { break };
-                    let most = left.min(discard.len());
+                    let most = left.min(DISCARD_BYTES);
                     until_discard = true;
-                    places.push(IoSliceMut::new(&mut discard[..most]));
+                    discard.resize(most, 0);
+                    places.push(IoSliceMut::new(discard));
                     if most < left {
                         break;
                     }

@@ -15,7 +15,7 @@ pub(crate) use hold::Hold;
 pub(crate) use mask::{MaskChange, apply_mask};
 pub(crate) use prescale::PrescaleChange;
 pub(crate) use producer::{Counts, KnownProducer};
-pub(crate) use records::{RECORDS_MAX, Records};
+pub(crate) use records::Records;
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
 pub(crate) use time::RunTime;
 pub(crate) use watched::Watched;

@@ -1,10 +1,6 @@
 //! What was done to a run, in order: the last changes, and how many there were before them.
 
-/// Most changes of one kind that a run keeps; in a small region a snapshot keeps fewer (`limits::records_kept`).
-pub(crate) const RECORDS_MAX: usize = 1000;
-
-// Of each prescale the newest change is kept: some other one can always be dropped.
-const _: () = assert!(forebay_core::limits::PRESCALES_MAX < RECORDS_MAX);
+use crate::limits::RECORDS_MAX;
 
 /// The last changes of one kind, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
