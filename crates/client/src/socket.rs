@@ -167,7 +167,7 @@ fn connect_tcp(place: &SocketAddr, within: Duration) -> io::Result<TcpStream> {
     }
     let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Before it connects: a socket that has begun with BBR goes on pacing. One that cannot is as good as others.
+    // Before it connects: with its beginning BBR sets the socket up for pacing. After an error the system's choice holds.
     let _ = set_tcp_congestion(&socket, UNPACED);
     connect_within(socket, place, within).map(TcpStream::from)
 }
