@@ -136,6 +136,8 @@ impl Engine {
 
     fn close_now(&self) -> Result<()> {
         self.life.closed.store(true, Ordering::SeqCst);
+        // The thread of the store ends.
+        self.upkeep.bell.ring();
         if let Some(level) = &self.placement.level {
             level.begin_closing();
         }

@@ -263,6 +263,22 @@ impl Run {
         now_ns.saturating_sub(arrival_ns).saturating_sub(paused)
     }
 
+    /// When an open event that arrived then is ready with what it has, in time or as its run is stopped; `u64::MAX` where
+    /// neither comes by itself.
+    pub(crate) fn due_ns(&self, arrival_ns: u64) -> u64 {
+        let stopped = if self.state == RunState::Stopped { self.stopped_ns } else { u64::MAX };
+        let grace_ns = stopped.saturating_add(self.plan.grace_ns);
+        // Of pauses that it has waited through, each moves the moment back, if it began before it.
+        let mut due_ns = arrival_ns.saturating_add(self.plan.within_ns);
+        for &(from, to) in self.pauses.iter().filter(|pause| pause.1 > arrival_ns) {
+            let from = from.max(arrival_ns);
+            if from < due_ns {
+                due_ns = due_ns.saturating_add(to.saturating_sub(from));
+            }
+        }
+        due_ns.min(grace_ns)
+    }
+
     /// Drops pauses that were over before the oldest open event came.
     pub(crate) fn forget_pauses(&mut self, oldest_ns: u64) {
         self.pauses.retain(|pause| pause.1 > oldest_ns);
@@ -319,6 +335,10 @@ mod tests {
         for (arrival, now, waited) in [(50, 400, 200), (150, 400, 150), (250, 400, 100), (320, 400, 50), (360, 400, 40)]
         {
             assert_eq!(run.waited_ns(arrival, now), waited, "{arrival} to {now}");
+        }
+        for arrival in [50, 150, 250, 320, 360] {
+            let due = run.due_ns(arrival);
+            assert!(run.waited_ns(arrival, due) >= 1_000_000_000 && run.waited_ns(arrival, due - 1) < 1_000_000_000);
         }
         run.forget_pauses(250);
         assert_eq!(run.pauses, [(300, 350)]);
