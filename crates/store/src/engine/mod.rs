@@ -31,7 +31,7 @@ use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
 use crate::time;
 use crate::upkeep::Upkeep;
-use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, Signature, Timer};
+use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, SeededHasher, Signature, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept};
 use forebay_media::sync::deadline_after;
@@ -124,9 +124,10 @@ impl Engine {
             keeps_decided: superblock.devices > 0,
         };
         let upkeep = Upkeep::new(hot.bell.clone());
+        let hasher = SeededHasher::new(config.random.next());
         let recent = Ranked::new(owner, locks::RECENT, Recent::default());
         Engine {
-            shards: Shards::new(owner, SHARDS as u32, shape, &hot.events),
+            shards: Shards::new(owner, SHARDS as u32, shape, &hot.events, hasher),
             events: Events::new(recent),
             placement: Placement::new(hot),
             decisions: Decisions::new(owner, &keyspace),

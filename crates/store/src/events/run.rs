@@ -336,12 +336,38 @@ mod tests {
         {
             assert_eq!(run.waited_ns(arrival, now), waited, "{arrival} to {now}");
         }
-        for arrival in [50, 150, 250, 320, 360] {
-            let due = run.due_ns(arrival);
-            assert!(run.waited_ns(arrival, due) >= 1_000_000_000 && run.waited_ns(arrival, due - 1) < 1_000_000_000);
-        }
         run.forget_pauses(250);
         assert_eq!(run.pauses, [(300, 350)]);
+    }
+
+    #[test]
+    fn an_event_is_due_when_it_has_waited_for_its_time() {
+        let within = 1_000_000_000;
+        let config =
+            forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_nanos(within));
+        let plan = RunPlan::new(&config, &forebay_core::Keyspace::events("runs", 1));
+        let mut run = Run::new(1, plan.clone(), RunState::Open, 0, false);
+        for (state, at) in
+            [(RunState::Paused, 100), (RunState::Open, 200), (RunState::Paused, 300), (RunState::Open, 350)]
+        {
+            run.enter(state, at);
+        }
+        // One that begins when the first events are over already.
+        run.enter(RunState::Paused, within + 200);
+        for arrival in [50, 150, 250, 320, 360] {
+            let due = run.due_ns(arrival);
+            if arrival == 50 {
+                assert_eq!(
+                    (run.waited_ns(arrival, due), run.waited_ns(arrival, due - 1)),
+                    (within, within - 1),
+                    "{arrival}"
+                );
+            } else {
+                assert_eq!(due, u64::MAX, "{arrival}: the pause goes on");
+            }
+        }
+        run.enter(RunState::Stopped, within + 900);
+        assert_eq!(run.due_ns(360), (within + 900 + plan.grace_ns).min(360 + within + 700));
     }
 
     #[test]
