@@ -36,6 +36,7 @@ pub mod measure;
 mod open;
 mod placement;
 mod recover;
+mod rounds;
 mod runs;
 mod serve;
 mod shards;

@@ -170,7 +170,7 @@ fn an_event_is_ready_in_time_while_nothing_else_happens() {
     let late = latest(&store, WITHIN, |event| {
         stored(&store, event);
     });
-    assert!(late < Duration::from_millis(8), "{late:?} late");
+    assert!(late * 4 < LEASE, "{late:?} late, at best of eight");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_lease_that_runs_out_is_given_again_in_time() {
         stored(&store, event);
         std::mem::forget(store.get_any(&GetAny::default()).unwrap());
     });
-    assert!(late < Duration::from_millis(8), "{late:?} late");
+    assert!(late * 4 < LEASE, "{late:?} late, at best of eight");
 }
 
 #[test]

@@ -10,81 +10,16 @@
 //! sleeps before it looks at the deadlines, and who sets one under a cell's lock asks after that, or is seen by the look
 //! (`tests/due.rs`).
 //!
-//! *Not here*: what a round does (`maintain.rs`). The warm level's thread has its own pace (`levels/mod.rs`).
+//! *Not here*: what a round does (`maintain.rs`), the state of rounds (`rounds.rs`). The warm level's thread has its own pace (`levels/mod.rs`).
 
-use super::maintain::{CAP, LEVEL_CAP, MAINTENANCE};
 use crate::Store;
 use crate::engine::Engine;
 use crate::limits::SOURCES_LOOK_NS;
 use crate::placement::Level;
+use crate::rounds::{CAP, LEVEL_CAP, MAINTENANCE};
 use crate::shards::Shard;
 use forebay_core::nanoseconds;
-use forebay_media::sync::Bell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// What rounds of maintenance know of each other, and who rings for the next one.
-pub(crate) struct Upkeep {
-    /// The hot level's: what it finds out wakes the same thread.
-    pub(crate) bell: Arc<Bell>,
-    /// The moment to which the thread of the store sleeps; 0 while it is awake, `u64::MAX` while it looks for that moment.
-    sleeps_to_ns: AtomicU64,
-    /// When the last round began.
-    last_ns: AtomicU64,
-    /// The last round has left something, or space is short.
-    again: AtomicBool,
-    /// The warm level had something to do when it was looked at last.
-    level_works: AtomicBool,
-    rounds: AtomicU64,
-}
-
-impl Upkeep {
-    pub(crate) fn new(bell: Arc<Bell>) -> Upkeep {
-        Upkeep {
-            bell,
-            sleeps_to_ns: AtomicU64::new(0),
-            last_ns: AtomicU64::new(0),
-            again: AtomicBool::new(true),
-            level_works: AtomicBool::new(true),
-            rounds: AtomicU64::new(0),
-        }
-    }
-
-    /// Something is due at this moment: rings where the thread would sleep past it. Called under the lock of the cell that
-    /// has the deadline.
-    #[inline]
-    pub(crate) fn due_at(&self, at_ns: u64) {
-        // Relaxed: the thread has written before it took this cell's lock, or it takes the lock after this and sees the deadline.
-        if at_ns < self.sleeps_to_ns.load(Ordering::Relaxed) {
-            self.bell.ring();
-        }
-    }
-
-    /// A round begins: what happens from here on rings again.
-    pub(super) fn begins(&self, now_ns: u64) {
-        self.sleeps_to_ns.store(0, Ordering::Relaxed);
-        self.bell.take();
-        self.last_ns.store(now_ns, Ordering::Relaxed);
-        self.rounds.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A round is over; whether the next one follows after the shortest pause.
-    pub(super) fn ends(&self, again: bool) {
-        self.again.store(again, Ordering::Relaxed);
-    }
-
-    /// The warm level was looked at; whether it had something to do. Where it has, its fill is another.
-    pub(crate) fn level_worked(&self, any: bool) {
-        if self.level_works.swap(any, Ordering::Relaxed) || any {
-            self.bell.ring();
-        }
-    }
-
-    /// Rounds since opening.
-    pub(crate) fn rounds(&self) -> u64 {
-        self.rounds.load(Ordering::Relaxed)
-    }
-}
+use std::sync::atomic::Ordering;
 
 impl Store {
     /// The earliest moment, in nanoseconds of the store's clock, at which a round of maintenance has something to do; `None`

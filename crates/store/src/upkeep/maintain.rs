@@ -6,8 +6,9 @@
 
 use crate::engine::{Engine, Holder};
 use crate::events::{LeaseState, Reason, State, Word};
-use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
+use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT};
 use crate::placement::RecordHead;
+use crate::rounds::MAINTENANCE;
 use crate::shards::Shard;
 use crate::time;
 use crate::{RunState, Store};
@@ -17,14 +18,6 @@ use forebay_media::bytes::{Decision, DecisionKind, Entry, EntryFlags, Mark, Stat
 use forebay_media::hot::{Class, Location, SEALED, checksum};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// Pause after a round at least: what a busy store has to do comes in batches.
-pub(super) const MAINTENANCE: Duration = Duration::from_millis(MAINTENANCE_MS);
-/// The longest sleep of the thread of the store: after it a cause that nothing rings for is seen.
-pub(super) const CAP: Duration = Duration::from_secs(1);
-/// The same with a warm level, whose state is looked at this often: its own rounds look for custody as often.
-pub(super) const LEVEL_CAP: Duration = Duration::from_millis(100);
 
 impl Store {
     /// One round of maintenance, for stores without their own thread: whenever [`Store::next_due_ns`] says so, or as often as

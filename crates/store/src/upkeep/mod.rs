@@ -6,6 +6,5 @@ mod look;
 mod maintain;
 mod snapshot;
 
-pub(crate) use due::Upkeep;
 pub use look::InhibitWatch;
 pub(crate) use maintain::spawn;
