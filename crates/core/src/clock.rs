@@ -18,6 +18,13 @@ pub trait Clock: Send + Sync {
         &MachineTimer
     }
 
+    /// How long a thread that waits for `until_ns` of this clock may block before it asks again; `None` once that moment is
+    /// over. A thread blocks on the machine's time, so a clock that somebody else moves answers with little.
+    fn block_at_most(&self, until_ns: u64) -> Option<Duration> {
+        let left_ns = until_ns.saturating_sub(self.now_ns());
+        (left_ns > 0).then(|| Duration::from_nanos(left_ns))
+    }
+
     /// Milliseconds since 1970 by the machine's calendar: for what goes on over restarts, such as custody. May jump.
     fn wall_ms(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_millis().max(1) as u64)
@@ -66,6 +73,9 @@ impl Clock for MonotonicClock {
     }
 }
 
+/// How long a thread blocks before it looks whether the time was moved.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// A clock that a test moves by hand. Waits end by the machine's time: see [`ManualTime`].
 #[derive(Debug, Default)]
 pub struct ManualClock {
@@ -83,6 +93,10 @@ impl Clock for ManualClock {
     fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::SeqCst)
     }
+
+    fn block_at_most(&self, until_ns: u64) -> Option<Duration> {
+        (self.now_ns() < until_ns).then_some(LOOK)
+    }
 }
 
 /// Time of which nothing passes by itself: ages, deadlines and pauses are over once somebody moves it there.
@@ -91,9 +105,6 @@ pub struct ManualTime {
     start: Instant,
     clock: ManualClock,
 }
-
-/// How long a thread blocks before it looks whether the time was moved.
-const LOOK: Duration = Duration::from_millis(1);
 
 impl Default for ManualTime {
     fn default() -> Self {
@@ -111,6 +122,10 @@ impl ManualTime {
 impl Clock for ManualTime {
     fn now_ns(&self) -> u64 {
         self.clock.now_ns()
+    }
+
+    fn block_at_most(&self, until_ns: u64) -> Option<Duration> {
+        self.clock.block_at_most(until_ns)
     }
 
     fn timer(&self) -> &dyn Timer {

@@ -24,6 +24,7 @@ mod either_ring;
 mod error;
 mod event;
 mod filter;
+mod fixed;
 mod intervals;
 mod key;
 mod keyspace;
@@ -36,6 +37,7 @@ mod near;
 mod options;
 mod policy;
 mod prescale;
+mod random;
 mod report;
 mod report_warm;
 mod ring;
@@ -62,6 +64,7 @@ pub use either::Either;
 pub use error::{Error, Kind, Result, Shortage};
 pub use event::{Event, Sample};
 pub use filter::{Condition, Filter};
+pub use fixed::{FixedMap, FixedSet, SeededHasher, SeededMap, SeededSet};
 pub use intervals::{Interval, IntervalSet};
 pub use key::{Key, Primary};
 pub use keyspace::{Completeness, Keyspace, RunConfig, STAGE_DEFAULT};
@@ -71,6 +74,7 @@ pub use near::nearest;
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use policy::{Delivery, Level, Order, SourceGroup};
 pub use prescale::{Prescale, PrescaleFactor, check_prescale_name};
+pub use random::{Random, SeededRandom, SystemRandom};
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass,
     InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, Released, RunState,

@@ -12,9 +12,8 @@ use crate::bytes::{Geometry, Superblock};
 use crate::hot::{FlushPolicy, Region};
 use crate::limits::SUPERBLOCK_AREA_BYTES;
 use forebay_core::mutants::is_planted;
-use forebay_core::{Error, Kind, Result, crc32c};
+use forebay_core::{Error, Kind, Random, Result, SystemRandom, crc32c};
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -34,8 +33,8 @@ pub struct Holds {
     pub after_restart: &'static str,
 }
 
-/// Makes the region and the keyspace file in `dir`, which is made if need be and holds none of the kind yet. Answers the
-/// region with its identity, which no other has.
+/// Makes the region and the keyspace file in `dir`, which is made if need be and holds none of the kind yet. No
+/// other region has this `id`.
 ///
 /// # Errors
 /// `Invalid` for a directory that holds one, or a keyspace of another kind, or cannot be written; `Full` without space for the
@@ -47,7 +46,8 @@ pub fn make(
     bytes: u64,
     region_dir: Option<&PathBuf>,
     flush: FlushPolicy,
-) -> Result<(Region, [u8; 16])> {
+    id: [u8; 16],
+) -> Result<Region> {
     let invalid = |what: &str, error| Error::invalid(format!("{}: {what}", dir.display())).with_source(error);
     std::fs::create_dir_all(dir).map_err(|error| invalid("cannot make the directory", error))?;
     if let Some((file, other)) = holds.others.iter().find(|other| dir.join(other.0).symlink_metadata().is_ok()) {
@@ -60,12 +60,11 @@ pub fn make(
     }
     // A creation that was cut off before its superblock left a file of zeros: nothing was ever acknowledged in it.
     let _ = std::fs::remove_file(&path);
-    let id = random_id();
     let region = make_region(dir, &path, &id, bytes, region_dir, flush)?;
     // The keyspace last: a directory without it is none of a store, so that a creation that is cut off can be repeated.
     let cannot_write = format!("cannot write {}", holds.keyspace_file);
     write_durably(dir, holds.keyspace_file, text).map_err(|error| invalid(&cannot_write, error))?;
-    Ok((region, id))
+    Ok(region)
 }
 
 /// Writes a file of a store's directory, so that it is there after a power loss as well, with all names beside it.
@@ -77,7 +76,8 @@ pub fn write_durably(dir: &Path, name: &str, text: &str) -> std::io::Result<()> 
     File::open(dir)?.sync_all()
 }
 
-/// A new region for a store whose old one is gone. Its keyspace file is there.
+/// A new region for a store whose old one is gone. Its keyspace file is there. `id` is part of the name of a
+/// file that lies elsewhere.
 ///
 /// # Errors
 /// `Full` without space for the region.
@@ -87,11 +87,12 @@ pub fn make_again(
     bytes: u64,
     region_dir: Option<&PathBuf>,
     flush: FlushPolicy,
+    id: [u8; 16],
 ) -> Result<Region> {
     let path = dir.join(holds.region_file);
     // A link that leads nowhere any more: a region in memory is gone with its machine, the link to it is on a disk.
     let _ = std::fs::remove_file(&path);
-    make_region(dir, &path, &random_id(), bytes, region_dir, flush)
+    make_region(dir, &path, &id, bytes, region_dir, flush)
 }
 
 fn make_region(
@@ -265,16 +266,7 @@ pub fn write_superblock(region: &Region, superblock: &mut Superblock) {
     region.fence();
 }
 
-/// 16 bytes that no other region has: the standard library's hash keys come from the system's random source.
+/// 16 bytes that no other region has, from the operating system.
 pub fn random_id() -> [u8; 16] {
-    let mut id = [0; 16];
-    for half in id.chunks_mut(8) {
-        // The time as well, should the system's random source be weak right after a boot: two stores with one id could read
-        // each other's segments as their own.
-        let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let time =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-        half.copy_from_slice(&(random ^ time.rotate_left(17)).to_le_bytes());
-    }
-    id
+    SystemRandom.id()
 }

@@ -41,7 +41,7 @@ fn closed_with_one() -> &'static Segment {
 #[test]
 fn try_free_frees_a_later_life() {
     let s = closed_with_one();
-    assert!(s.ended(1));
+    assert!(s.ended(1).nobody());
     sync::BEFORE_SWAP.with(|h| {
         *h.borrow_mut() = Some(Box::new(move || {
             // Meanwhile, others: maintenance seals and frees it, a writer takes it, fills it, closes it.
@@ -62,7 +62,7 @@ fn begin_seal_seals_a_later_life_with_records_in_flight() {
     let s = closed_with_one();
     sync::BEFORE_SWAP.with(|h| {
         *h.borrow_mut() = Some(Box::new(move || {
-            assert!(s.ended(1) && s.try_free());
+            assert!(s.ended(1).nobody() && s.try_free());
             s.set_state(OPEN);
             s.begin();
             s.set_state(CLOSED);

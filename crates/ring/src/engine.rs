@@ -238,7 +238,7 @@ impl RingEngine {
         self.write_note(&mut space, false);
         drop(space);
         drop(source);
-        if self.hot.segment(chunk.segment).ended(0) {
+        if self.hot.segment(chunk.segment).ended(0).nobody() {
             self.hot.free_if_idle(chunk.segment);
         }
         true

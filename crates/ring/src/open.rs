@@ -45,7 +45,8 @@ impl Ring {
         check_capacity(keyspace, &geometry)?;
         let text = keyspace.to_toml()?;
         let (bytes, elsewhere) = (geometry.region_bytes(), config.region_dir.as_ref());
-        let (region, id) = region_file::make(&HOLDS, dir, &text, bytes, elsewhere, config.flush)?;
+        let id = random_id();
+        let region = region_file::make(&HOLDS, dir, &text, bytes, elsewhere, config.flush, id)?;
         start_new(region, geometry, keyspace, &text, config, id)
     }
 

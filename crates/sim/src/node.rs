@@ -10,7 +10,7 @@ use crate::books::{Checked, LEASE};
 use crate::clock::NodeClock;
 use crate::net::{End, Net};
 use forebay_client::{Connector, Reader, Writer};
-use forebay_core::{Error, Keyspace, Result};
+use forebay_core::{Clock, Error, Keyspace, Random, Result};
 use forebay_server::{Limits, Served, Sessions};
 use forebay_store::{Config, Store};
 use forebay_testkit::media::SimMedium;
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// Bytes of the medium: small, so that images are cheap and it can be full.
 const MEDIUM_BYTES: u64 = 2 << 20;
 const SEGMENT_BYTES: u64 = 32 << 10;
-/// Between two looks of a store at what time has done.
+/// Between two looks whether a store has something to do.
 const TICK: Duration = Duration::from_millis(100);
 
 /// One life of the node.
@@ -57,6 +57,16 @@ impl Life {
             over.map_err(|error| format!("a session ended: {error}"))?;
         }
         Ok(())
+    }
+}
+
+/// Random numbers of the seed.
+#[derive(Debug)]
+struct Seeded(Mutex<SmallRng>);
+
+impl Random for Seeded {
+    fn next(&self) -> u64 {
+        self.0.lock().random()
     }
 }
 
@@ -87,6 +97,7 @@ pub(crate) fn start(
     door: &Arc<Door>,
     keyspace: &Keyspace,
     clock: &Arc<NodeClock>,
+    seed: u64,
     left: Option<Arc<SimMedium>>,
 ) -> Result<Rc<Life>> {
     let config = Config {
@@ -98,6 +109,7 @@ pub(crate) fn start(
         lease: LEASE,
         max_hold: Duration::from_secs(20),
         clock: clock.clone(),
+        random: Arc::new(Seeded(Mutex::new(SmallRng::seed_from_u64(seed)))),
         ..Config::default()
     };
     let (medium, store) = match left {
@@ -123,13 +135,15 @@ pub(crate) fn start(
             served.borrow_mut().spawn_local(async move { sessions.serve(end).await });
         }
     });
-    let (ticked, dead, gate) = (store.clone(), is_dead.clone(), door.clone());
+    let (ticked, dead, gate, time) = (store.clone(), is_dead.clone(), door.clone(), clock.clone());
     let ticking = spawn_local(async move {
         while !dead.load(Ordering::SeqCst) {
             let paused = *gate.paused_until.lock();
             match paused.filter(|until| *until > Instant::now()) {
                 Some(until) => sleep_until(until).await,
-                None => ticked.tick(),
+                // Not before: what the store says of its next round is tried here.
+                None if ticked.next_due_ns().is_some_and(|due| due <= time.now_ns()) => ticked.tick(),
+                None => {}
             }
             sleep(TICK).await;
         }

@@ -161,7 +161,7 @@ async fn run(plan: Plan) -> Report {
     });
     let seed = world.plan.seed;
     let clock = Arc::new(NodeClock::new((seed % 20_001) as i64 - 10_000));
-    match node::start(&world.door, &world.keyspace, &clock, None) {
+    match node::start(&world.door, &world.keyspace, &clock, seed, None) {
         Ok(life) => *world.life.borrow_mut() = Some(life),
         Err(error) => world.check(Err(format!("a new store: {error}"))),
     }
@@ -247,7 +247,7 @@ async fn die(world: &Rc<World>, clock: &Arc<NodeClock>, death: Death, step: u64,
     *world.life.borrow_mut() = None;
     world.note(format_args!("dead: {death:?}"));
     sleep(down).await;
-    match node::start(&world.door, &world.keyspace, clock, Some(left)) {
+    match node::start(&world.door, &world.keyspace, clock, world.plan.seed, Some(left)) {
         Ok(life) => *world.life.borrow_mut() = Some(life),
         Err(error) => world.check(Err(format!("the store does not open: {error}"))),
     }

@@ -16,7 +16,7 @@
 //! Start with [`Store::create`], [`Store::put`] and [`Store::get_any`]; `examples/` shows them in learning order.
 
 // See `clippy.toml`. Tests may read the machine's time: they wait for what other threads do.
-#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod calls;
 mod check;
@@ -36,6 +36,7 @@ pub mod measure;
 mod open;
 mod placement;
 mod recover;
+mod rounds;
 mod runs;
 mod serve;
 mod shards;

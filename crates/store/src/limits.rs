@@ -33,8 +33,10 @@ const REGION_BYTES_PER_ENDING: u64 = 16 << 10;
 pub(crate) const BATCH_EVENTS: usize = 256;
 /// Runs whose accounts are read in one hold of a shard lock.
 pub(crate) const BATCH_RUNS: usize = 256;
-/// Pause between maintenance rounds, in milliseconds.
+/// Shortest pause between maintenance rounds, in milliseconds.
 pub(crate) const MAINTENANCE_MS: u64 = 5;
+/// Pause between two looks at the rates of sources, in nanoseconds.
+pub(crate) const SOURCES_LOOK_NS: u64 = 250_000_000;
 /// Sealed segments with less than this share of live bytes (in percent) are evacuated when space gets short.
 pub(crate) const EVACUATE_LIVE_PERCENT: u64 = 60;
 /// Most runs that one store knows, closed ones included.

@@ -25,7 +25,7 @@ use forebay_media::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES, SEGMENTS_DEFAULT,
     SEGMENTS_MIN, SUPERBLOCK_AREA_BYTES,
 };
-use forebay_media::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
+use forebay_media::region_file::{self, Holds, write_superblock, write_superblock_durably};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,7 +50,8 @@ impl Store {
         let geometry = geometry(&keyspace.schema, &config)?;
         let text = keyspace.to_toml()?;
         let (bytes, elsewhere) = (geometry.region_bytes(), config.region_dir.as_ref());
-        let (region, id) = region_file::make(&HOLDS, dir, &text, bytes, elsewhere, config.flush)?;
+        let id = config.random.id();
+        let region = region_file::make(&HOLDS, dir, &text, bytes, elsewhere, config.flush, id)?;
         start_new(region, geometry, keyspace, &text, config, id, Some(dir))
     }
 
@@ -81,7 +82,8 @@ impl Store {
         check_marks(&config, !config.warm.is_empty())?;
         let region = Region::over(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
-        start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id(), None)
+        let id = config.random.id();
+        start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, id, None)
     }
 
     /// [`Store::open`] on a medium that is no file.
@@ -146,6 +148,8 @@ impl Engine {
 
     fn close_now(&self) -> Result<()> {
         self.life.closed.store(true, Ordering::SeqCst);
+        // The thread of the store ends.
+        self.upkeep.bell.ring();
         if let Some(level) = &self.placement.level {
             level.begin_closing();
         }
@@ -275,8 +279,8 @@ fn start_without_hot(dir: &Path, keyspace: &Keyspace, text: &str, config: Config
     let (level, there, store) = levels::open(Some(dir), None, keyspace, &config)?
         .ok_or_else(|| Error::internal("devices that were just read"))?;
     let geometry = geometry(&keyspace.schema, &config)?;
-    let region =
-        region_file::make_again(&HOLDS, dir, geometry.region_bytes(), config.region_dir.as_ref(), config.flush)?;
+    let (elsewhere, id) = (config.region_dir.as_ref(), config.random.id());
+    let region = region_file::make_again(&HOLDS, dir, geometry.region_bytes(), elsewhere, config.flush, id)?;
     start_on_warm(region, geometry, keyspace, text, config, (level, there, store), Some(dir))
 }
 

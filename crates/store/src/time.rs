@@ -6,7 +6,7 @@
 //! *Not here*: waits for devices, which are of hardware and go by the machine's time (`forebay_media::sync`).
 
 use forebay_core::{Clock, Timer};
-use forebay_media::sync::after;
+use forebay_media::sync::{Bell, after};
 use parking_lot::{Condvar, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,13 @@ pub(crate) fn sleep(timer: &dyn Timer, deadline: Instant) {
     while let Some(most) = timer.block_at_most(deadline) {
         nap(most);
     }
+}
+
+/// Sleeps to a moment of the clock, or until somebody rings.
+pub(crate) fn sleep_to_ring(clock: &dyn Clock, to_ns: u64, bell: &Bell) {
+    while let Some(most) = clock.block_at_most(to_ns)
+        && !bell.wait(most)
+    {}
 }
 
 /// A pause of a thread of the store, which ends early where `goes_on` says so: the time may stand still.

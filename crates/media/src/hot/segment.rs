@@ -54,6 +54,12 @@ impl Left {
         self.0 & !SHUT == 0
     }
 
+    /// Whether only guards need the segment.
+    #[inline]
+    pub(super) fn is_only_pinned(self) -> bool {
+        self.0 & (PIN - 1) == 0 && !self.nobody()
+    }
+
     /// Whether the segment is shut and this was its last guard or record in flight. Only for a thread that let go of one
     /// of these: a record that ends was no user, and the segment may have had no user for long.
     #[inline]
@@ -143,11 +149,11 @@ impl Segment {
         debug_assert!(!overflows(before, LIVE), "more live records than a segment has entries");
     }
 
-    /// A live record ended, with its bytes; `true` where nobody needs the segment any more.
+    /// A live record ended, with its bytes.
     #[inline]
-    pub fn ended(&self, bytes: u64) -> bool {
+    pub fn ended(&self, bytes: u64) -> Left {
         self.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.let_go(LIVE).nobody()
+        self.let_go(LIVE)
     }
 
     /// A guard is taken. Protocol: under the lock of the record's shard, which is not closed, on a live record, or beside
@@ -327,7 +333,7 @@ mod models {
                 })
             };
             *index.lock().unwrap() = false;
-            let here = segment.ended(1) && segment.try_free();
+            let here = segment.ended(1).nobody() && segment.try_free();
             let there = reader.join().unwrap();
             assert!(here ^ there, "freed exactly once");
         });
@@ -344,7 +350,7 @@ mod models {
                 thread::spawn(move || {
                     assert_ne!(segment.state(), FREE, "freed under a writer");
                     segment.written();
-                    segment.ended(1) && segment.try_free()
+                    segment.ended(1).nobody() && segment.try_free()
                 })
             };
             segment.set_state(CLOSED);
@@ -368,7 +374,7 @@ mod models {
                     segment.try_free()
                 })
             };
-            let here = segment.ended(1) && segment.try_free();
+            let here = segment.ended(1).nobody() && segment.try_free();
             let there = sealer.join().unwrap();
             assert!(here ^ there, "freed exactly once");
         });

@@ -17,6 +17,7 @@ use crate::bytes::{
 };
 use crate::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, outputs_kept_bytes};
+use crate::sync::Bell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -141,6 +142,9 @@ pub struct Hot {
     pub closing: Closing,
     pub(super) cursors: WriteCursors,
     free: FreeSegments,
+    /// Rings where a segment is taken, and where only guards are left on one: where the fill is another, and a closed one may
+    /// be sealed.
+    pub bell: Arc<Bell>,
     /// Live events of which something is here: each keeps room for its decision.
     pub events: Arc<AtomicU64>,
     /// Removed keys of live events: every snapshot contains each of them.
@@ -170,6 +174,7 @@ impl Hot {
             closing: Closing::default(),
             cursors: WriteCursors::new(writers),
             free: FreeSegments::new(),
+            bell: Arc::default(),
             events: Arc::default(),
             removed: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
@@ -268,6 +273,7 @@ impl Hot {
         // the old one: recovery would not find them, although they were acknowledged.
         self.write_header(number, kind, SegmentState::Open);
         segment.set_state(if kind == SegmentKind::Data { OPEN } else { LOG });
+        self.bell.ring();
         Some(number)
     }
 
@@ -317,8 +323,10 @@ impl Hot {
         self.free_if_idle(number);
     }
 
-    /// Seals closed segments without records in flight: from then on every entry counts.
-    pub fn seal_closed(&self) {
+    /// Seals closed segments without records in flight: from then on every entry counts. Whether some are left, whose records
+    /// are still written.
+    pub fn seal_closed(&self) -> bool {
+        let mut left = false;
         for number in 0..self.geometry.segments {
             let segment = self.segment(number);
             if segment.state() != CLOSED {
@@ -330,7 +338,9 @@ impl Hot {
                 segment.sealed();
             }
             self.free_if_idle(number);
+            left |= segment.state() == CLOSED;
         }
+        left
     }
 
     /// Returns the segment to the free ones if nothing needs it any more.
@@ -451,8 +461,11 @@ impl Hot {
         // The mark first: once the live count is gone, the segment may be taken by another writer, and the mark would hit one
         // of its entries.
         self.mark(location, StateWord::ENDED);
-        if self.segment(location.segment).ended(self.record_bytes(length)) {
+        let left = self.segment(location.segment).ended(self.record_bytes(length));
+        if left.nobody() {
             self.free_if_idle(location.segment);
+        } else if left.is_only_pinned() {
+            self.bell.ring();
         }
     }
 

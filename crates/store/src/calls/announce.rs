@@ -115,6 +115,7 @@ impl Engine {
         }
         let event = shard.events.create(primary.as_bytes(), run, self.now_ns());
         self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
+        self.opened(&shard, event);
         match self.announce(&mut shard, event, sources, attributes) {
             Ok(outcome) => Ok(Ok(outcome)),
             Err(error) => {

@@ -6,6 +6,7 @@
 use crate::decisions::encode_mask;
 use crate::engine::Engine;
 use crate::events::{Mask, SourceCount, State, Until};
+use crate::limits::SOURCES_LOOK_NS;
 use crate::placement::Ticket;
 use crate::runs::{KnownRun, MaskChange, apply_mask};
 use crate::{SourceStatus, Store};
@@ -15,9 +16,6 @@ use forebay_media::hot::Class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Pause between two looks at the rates of sources, in nanoseconds.
-const LOOK_NS: u64 = 250_000_000;
 
 impl Store {
     /// Events of this run no longer wait for a source (packed, see `KeySchema::source`): those from `from` on, or with
@@ -209,7 +207,7 @@ impl Engine {
             let due = {
                 let watched = self.runs.watched.lock();
                 let looked = watched.get(&run).and_then(|watched| watched.looked_ns);
-                looked.is_none_or(|looked| self.now_ns().saturating_sub(looked) >= LOOK_NS)
+                looked.is_none_or(|looked| self.now_ns().saturating_sub(looked) >= SOURCES_LOOK_NS)
             };
             if due {
                 self.look_at_sources(run);

@@ -445,6 +445,7 @@ impl Engine {
         // After the place: an event without one would have to be withdrawn again whenever the store is full.
         let event = shard.events.create(primary, run, self.now_ns());
         self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
+        self.opened(&shard, event);
         if let Some(attributes) = options.attributes
             && let Err(error) = self.attach(&mut shard, event, attributes, true)
         {

@@ -254,6 +254,7 @@ impl Engine {
             cell.lock().events.add_run(run, plan.clone(), RunState::Open, now, ticket.position());
         }
         runs.push(known);
+        self.upkeep.bell.ring();
         Ok(ticket)
     }
 
@@ -285,6 +286,8 @@ impl Engine {
                 shard.events.runs[index as usize].enter(to, now);
             }
         }
+        // Pauses and grace move what is due.
+        self.upkeep.bell.ring();
         drop((runs, effects));
         self.settle(ticket)
     }

@@ -73,6 +73,8 @@ impl Engine {
             }
             if !shard.events[event].is(Flag::Complete) {
                 shard.events.note_misses(event);
+                // The run's policy counts them.
+                self.upkeep.bell.ring();
             }
             shard.events.move_to(event, LiveState::Ready);
         } else if pending > 0 {
@@ -89,6 +91,7 @@ impl Engine {
             let kind = if seen { DecisionKind::RemoveEvent } else { DecisionKind::NeverSeen };
             if !seen {
                 shard.events.note_misses(event);
+                self.upkeep.bell.ring();
             }
             let group = self.group_of(shard, event);
             let ticket = self.record(shard, event, &shard.events.decision(event, kind, group))?;

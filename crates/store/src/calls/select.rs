@@ -181,6 +181,7 @@ impl Store {
         let before = std::mem::replace(&mut leases.out[number].deadline_ns, deadline);
         leases.timers.remove(before, number);
         leases.timers.insert(&leases.out, number);
+        engine.upkeep.due_at(deadline);
         Ok(())
     }
 
@@ -409,6 +410,7 @@ impl Engine {
         shard.events.move_to(event, LiveState::Leased);
         let lease = shard.events.leases.out.insert(LeaseState { event, counter, granted_ns: now, deadline_ns });
         shard.events.leases.timers.insert(&shard.events.leases.out, lease);
+        self.upkeep.due_at(deadline_ns);
         self.events.leases.fetch_add(1, Ordering::Relaxed);
         let leaf = &mut shard.events[event];
         leaf.set_lease(lease);

@@ -4,7 +4,7 @@ mod marks;
 
 pub(crate) use marks::check_marks;
 
-use forebay_core::{Clock, InhibitListener, Key, MonotonicClock, Result};
+use forebay_core::{Clock, InhibitListener, Key, MonotonicClock, Random, Result, SystemRandom};
 use forebay_media::hot::FlushPolicy;
 use forebay_media::warm::Device;
 use std::path::PathBuf;
@@ -124,6 +124,8 @@ pub struct Config {
     pub maintenance: bool,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// Random numbers: of the store's identity, and of its tables of keys.
+    pub random: Arc<dyn Random>,
     /// Where arrivals are reported to, beside this store's own home.
     pub arrivals: Option<Arc<dyn Arrivals>>,
     /// A listener to every change of inhibit.
@@ -163,6 +165,7 @@ impl Default for Config {
             verify: false,
             maintenance: true,
             clock: Arc::new(MonotonicClock::default()),
+            random: Arc::new(SystemRandom),
             arrivals: None,
             inhibit: None,
         }

@@ -1,8 +1,8 @@
 //! Outputs: streams with chosen sources, as accepts name them, by number.
 
 use super::streams::OUTPUTS_MAX;
-use forebay_core::{Error, Result, Source, crc32c};
-use std::collections::HashMap;
+use forebay_core::{Error, FixedMap, FixedSet, Result, Source, crc32c};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,8 +23,8 @@ struct Numbered {
 /// Outputs in use, by number and by content.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    pub(crate) by_number: HashMap<u32, Arc<Output>>,
-    by_content: HashMap<Vec<u8>, Numbered>,
+    pub(crate) by_number: FixedMap<u32, Arc<Output>>,
+    by_content: BTreeMap<Vec<u8>, Numbered>,
     pub(crate) next: u32,
     pub(crate) bytes: u64,
     /// Raised when a snapshot begins.
@@ -72,10 +72,10 @@ impl Outputs {
     }
 
     /// Forgets outputs that no accepted event uses any more, and nobody asked for since the turn; answers what is left.
-    pub(crate) fn retain(&mut self, used: &std::collections::HashSet<u32>, turn: u64) -> Vec<(u32, Vec<u8>)> {
+    pub(crate) fn retain(&mut self, used: &FixedSet<u32>, turn: u64) -> Vec<(u32, Vec<u8>)> {
         let left = |known: &Numbered| used.contains(&known.number) || known.asked.load(Ordering::Relaxed) >= turn;
         self.by_content.retain(|_, known| left(known));
-        let numbers: std::collections::HashSet<u32> = self.by_content.values().map(|known| known.number).collect();
+        let numbers: FixedSet<u32> = self.by_content.values().map(|known| known.number).collect();
         self.by_number.retain(|number, _| numbers.contains(number));
         debug_assert_eq!(self.by_number.len(), self.by_content.len(), "each output has one number");
         self.bytes = self.by_content.keys().map(|content| log_bytes(content)).sum();
@@ -145,7 +145,7 @@ mod tests {
         let mut outputs = Outputs::default();
         outputs.adopt(7, &content, 2).unwrap();
         assert!(outputs.adopt(8, &[9], 2).is_err() && outputs.adopt(OUTPUTS_MAX, &content, 2).is_err());
-        assert_eq!(outputs.retain(&[7].into(), 1).len(), 1);
+        assert_eq!(outputs.retain(&FixedSet::from_iter([7]), 1).len(), 1);
         assert_eq!((outputs.retain(&Default::default(), 1).len(), outputs.bytes, outputs.next), (0, 0, 8));
     }
 }

@@ -7,7 +7,8 @@
 //!                                      ├─▶ events      leases, last verdicts, threads that wait for ready events
 //!                                      ├─▶ placement   hot and warm level
 //!                                      ├─▶ decisions   log, names of streams, outputs, effects under way
-//!                                      └─▶ inhibit     latches and what they say
+//!                                      ├─▶ inhibit     latches and what they say
+//!                                      └─▶ upkeep      when the next round of maintenance is due
 //! ```
 //!
 //! *Lock order*: `locks.rs`, which asserts it. No thread waits for a device or for another call while it holds a ranked
@@ -26,10 +27,11 @@ use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked};
 use crate::placement::{Claims, Placement};
+use crate::rounds::Upkeep;
 use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
 use crate::time;
-use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, Signature, Timer};
+use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, SeededHasher, Signature, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept};
 use forebay_media::sync::deadline_after;
@@ -62,6 +64,7 @@ pub(crate) struct Engine {
     pub(crate) placement: Placement,
     pub(crate) decisions: Decisions,
     pub(crate) inhibit: Inhibition,
+    pub(crate) upkeep: Upkeep,
     /// Held for moments, and before no other lock.
     pub(crate) claims: parking_lot::Mutex<Claims>,
 }
@@ -120,14 +123,17 @@ impl Engine {
             // Images on devices outlive the memory of a closed run: without it they would come back.
             keeps_decided: superblock.devices > 0,
         };
+        let upkeep = Upkeep::new(hot.bell.clone());
+        let hasher = SeededHasher::new(config.random.next());
         let recent = Ranked::new(owner, locks::RECENT, Recent::default());
         Engine {
-            shards: Shards::new(owner, SHARDS as u32, shape, &hot.events),
+            shards: Shards::new(owner, SHARDS as u32, shape, &hot.events, hasher),
             events: Events::new(recent),
             placement: Placement::new(hot),
             decisions: Decisions::new(owner, &keyspace),
             runs: Runs::new(owner),
             inhibit: Inhibition::default(),
+            upkeep,
             claims: parking_lot::Mutex::default(),
             life: Life::new(dir, superblock),
             locks: owner,

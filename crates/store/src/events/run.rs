@@ -263,6 +263,22 @@ impl Run {
         now_ns.saturating_sub(arrival_ns).saturating_sub(paused)
     }
 
+    /// When an open event that arrived then is ready with what it has, in time or as its run is stopped; `u64::MAX` where
+    /// neither comes by itself.
+    pub(crate) fn due_ns(&self, arrival_ns: u64) -> u64 {
+        let stopped = if self.state == RunState::Stopped { self.stopped_ns } else { u64::MAX };
+        let grace_ns = stopped.saturating_add(self.plan.grace_ns);
+        // Of pauses that it has waited through, each moves the moment back, if it began before it.
+        let mut due_ns = arrival_ns.saturating_add(self.plan.within_ns);
+        for &(from, to) in self.pauses.iter().filter(|pause| pause.1 > arrival_ns) {
+            let from = from.max(arrival_ns);
+            if from < due_ns {
+                due_ns = due_ns.saturating_add(to.saturating_sub(from));
+            }
+        }
+        due_ns.min(grace_ns)
+    }
+
     /// Drops pauses that were over before the oldest open event came.
     pub(crate) fn forget_pauses(&mut self, oldest_ns: u64) {
         self.pauses.retain(|pause| pause.1 > oldest_ns);
@@ -322,6 +338,36 @@ mod tests {
         }
         run.forget_pauses(250);
         assert_eq!(run.pauses, [(300, 350)]);
+    }
+
+    #[test]
+    fn an_event_is_due_when_it_has_waited_for_its_time() {
+        let within = 1_000_000_000;
+        let config =
+            forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_nanos(within));
+        let plan = RunPlan::new(&config, &forebay_core::Keyspace::events("runs", 1));
+        let mut run = Run::new(1, plan.clone(), RunState::Open, 0, false);
+        for (state, at) in
+            [(RunState::Paused, 100), (RunState::Open, 200), (RunState::Paused, 300), (RunState::Open, 350)]
+        {
+            run.enter(state, at);
+        }
+        // One that begins when the first events are over already.
+        run.enter(RunState::Paused, within + 200);
+        for arrival in [50, 150, 250, 320, 360] {
+            let due = run.due_ns(arrival);
+            if arrival == 50 {
+                assert_eq!(
+                    (run.waited_ns(arrival, due), run.waited_ns(arrival, due - 1)),
+                    (within, within - 1),
+                    "{arrival}"
+                );
+            } else {
+                assert_eq!(due, u64::MAX, "{arrival}: the pause goes on");
+            }
+        }
+        run.enter(RunState::Stopped, within + 900);
+        assert_eq!(run.due_ns(360), (within + 900 + plan.grace_ns).min(360 + within + 700));
     }
 
     #[test]

@@ -25,9 +25,8 @@ use super::verdicts::Verdicts;
 use crate::index::{Arena, Art, Leaves, Path, Reached, Slab};
 use crate::limits::{RUNS_MAX, SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
-use forebay_core::{LiveState, Primary};
+use forebay_core::{FixedMap, LiveState, Primary};
 use forebay_media::hot::will_look;
-use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
@@ -75,7 +74,7 @@ pub(crate) struct Lists {
     /// Payload bytes of the debug stream.
     pub(crate) debug_bytes: u64,
     /// Why the events of the debug stream went there.
-    pub(crate) reasons: HashMap<u32, u8>,
+    pub(crate) reasons: FixedMap<u32, u8>,
 }
 
 /// Leases that are out, and what was answered under those that ended.
@@ -97,9 +96,9 @@ pub(crate) struct ShardEvents {
     pub(crate) lists: Lists,
     pub(crate) leases: Leases,
     /// Rules of events that were announced with their sources.
-    pub(crate) own_rules: HashMap<u32, Arc<Rule>>,
+    pub(crate) own_rules: FixedMap<u32, Arc<Rule>>,
     /// Ranks of events, where an attribute orders delivery and the event has it.
-    pub(crate) ranks: HashMap<u32, u128>,
+    pub(crate) ranks: FixedMap<u32, u128>,
     pub(crate) incidents: Incidents,
     /// Removed slots of live events.
     pub(crate) removed_slots: u64,
@@ -173,11 +172,11 @@ impl ShardEvents {
                 debug: List::new(),
                 accepted: List::new(),
                 debug_bytes: 0,
-                reasons: HashMap::new(),
+                reasons: FixedMap::default(),
             },
             leases: Leases { out: Slab::new(), timers: Timers::default(), verdicts: Verdicts::default(), granted: 0 },
-            own_rules: HashMap::new(),
-            ranks: HashMap::new(),
+            own_rules: FixedMap::default(),
+            ranks: FixedMap::default(),
             incidents: Incidents::default(),
             removed_slots: 0,
             recovering: false,

@@ -2,9 +2,9 @@
 //! token of this life, and the last verdicts in the order in which they were given, which survive a restart.
 
 use crate::limits::VERDICTS_REMEMBERED;
-use forebay_core::{Token, crc32c, crc32c_append};
+use forebay_core::{FixedMap, Token, crc32c, crc32c_append};
 use forebay_media::bytes::DecisionKind;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// The kind of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Verdicts {
 pub(crate) struct Recent {
     last: VecDeque<Given>,
     /// Those that no shard's own memory has: of earlier lives, and of leases held for long.
-    by_name: HashMap<(u32, u64), Code>,
+    by_name: FixedMap<(u32, u64), Code>,
 }
 
 impl Recent {

@@ -19,7 +19,7 @@ use crate::shards::Shard;
 use forebay_core::{ClaimRequest, Error, Kind, Primary, Result, Token, Unit};
 use forebay_media::bytes::DecisionKind;
 use forebay_media::warm::Writer;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -111,7 +111,7 @@ impl Engine {
     /// where no event is settled there, or where one is still on its way.
     fn settled_in(&self, level: &Level, container: u32) -> Result<(Vec<Primary>, u64)> {
         let (mut events, mut bytes, mut any, mut all_arrived) = (Vec::new(), 0, false, true);
-        let mut known = HashSet::new();
+        let mut known = BTreeSet::new();
         level.warm.images_of(container, &mut |_, image| {
             let primary = Primary::from_packed(image.primary);
             bytes += image.table().map(|(entry, _)| u64::from(entry.length)).sum::<u64>();

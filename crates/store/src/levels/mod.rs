@@ -89,6 +89,7 @@ impl Engine {
         if let Err(error) = level.warm.maintain(&level.log) {
             level.note(error.to_string());
         }
+        self.upkeep.level_worked(any || compacted);
         any || compacted
     }
 

@@ -80,6 +80,8 @@ impl Engine {
                 group = queue.group.lock();
                 debug_assert!(group.leading, "one thread leads a group");
                 group.leading = false;
+                // The fill of the warm level is another.
+                self.upkeep.bell.ring();
                 // All of them: those who have their answer, and one of the others leads next.
                 queue.changed.notify_all();
             } else if wait_for_device(&queue.changed, &mut group, deadline) && group.leading && answer.get().is_none() {

@@ -34,6 +34,10 @@ impl Engine {
     /// An accepted or debug event is to go down promptly. Under its lock.
     #[inline]
     pub(crate) fn queue_demotion(&self, shard: &mut Shard, event: u32) {
+        // A round compares the debug stream with its quota.
+        if shard.events[event].state == State::Live(LiveState::Debug) {
+            self.upkeep.bell.ring();
+        }
         if self.placement.level.is_some() {
             let primary = shard.events.primary(event);
             shard.places.to_demote.push_back(primary);

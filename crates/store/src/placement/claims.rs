@@ -6,7 +6,7 @@
 //! *Not here*: what is claimed and what a proof does (`levels/custody.rs`).
 
 use forebay_core::{Primary, Token, Unit};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ pub(crate) struct Claims {
     given: u64,
     pub(crate) held: BTreeMap<Token, Claimed>,
     /// Events of batches, each in one claim.
-    pub(crate) in_batches: HashSet<Primary>,
+    pub(crate) in_batches: BTreeSet<Primary>,
     /// Where the search for the next batch goes on.
     pub(crate) after: Option<Primary>,
     /// Since when events wait that are too few for a batch.

@@ -7,9 +7,9 @@
 use crate::decisions::Superseded;
 use crate::events::{EventSlab, PlaceBits};
 use forebay_core::limits::STAGES_MAX;
-use forebay_core::{Key, Primary, Tally};
+use forebay_core::{FixedMap, Key, Primary, SeededHasher, SeededMap, Tally};
 use forebay_media::hot::Location;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -96,17 +96,17 @@ pub(crate) struct Places {
     /// Copies that differ from what was stored first, for a person.
     pub(crate) kept: Vec<Kept>,
     /// Event records of events on the warm level, which are asked for without reading it.
-    pub(crate) warm_records: HashMap<u32, WarmRecord>,
+    pub(crate) warm_records: FixedMap<u32, WarmRecord>,
     /// Copies on the warm level of fragments that are on the hot one as well: container and position of images, with counts.
-    pub(crate) copies: HashMap<u32, Vec<(Location, u32)>>,
+    pub(crate) copies: FixedMap<u32, Vec<(Location, u32)>>,
     /// Versions that ended on the warm level, where no mark says so: the highest of each key of a live event.
-    pub(crate) superseded: HashMap<Key, Superseded>,
+    pub(crate) superseded: SeededMap<Key, Superseded>,
     /// The event at which the last look for events to put down ended, by stage.
     pub(crate) looked_at: [Option<u32>; STAGES_MAX],
     /// Events in custody, with what each weighed when it came: so much the ledger has of them.
-    pub(crate) custody: HashMap<u32, Tally>,
+    pub(crate) custody: FixedMap<u32, Tally>,
     /// Live events of which something is on its way to a device, or may have come there unnoticed.
-    pub(crate) on_the_way: HashMap<Primary, Way>,
+    pub(crate) on_the_way: SeededMap<Primary, Way>,
     /// Events that are to go to the warm level, in the order in which they were decided.
     pub(crate) to_demote: VecDeque<Primary>,
     /// Events with anything on the hot level, over all shards (`Hot::events`).
@@ -114,15 +114,15 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn new(hot_events: Arc<AtomicU64>) -> Places {
+    pub(crate) fn new(hot_events: Arc<AtomicU64>, hasher: SeededHasher) -> Places {
         Places {
             kept: Vec::new(),
-            warm_records: HashMap::new(),
-            copies: HashMap::new(),
-            superseded: HashMap::new(),
+            warm_records: FixedMap::default(),
+            copies: FixedMap::default(),
+            superseded: SeededMap::with_hasher(hasher),
             looked_at: [None; STAGES_MAX],
-            custody: HashMap::new(),
-            on_the_way: HashMap::new(),
+            custody: FixedMap::default(),
+            on_the_way: SeededMap::with_hasher(hasher),
             to_demote: VecDeque::new(),
             hot_events,
         }

@@ -2,7 +2,7 @@
 
 use super::Level;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A decision that is in force, and the devices on which it must be durable before its caller gets the answer.
@@ -31,7 +31,7 @@ impl Ticket {
 /// Decisions that devices do not have yet, by what a repeat of their calls is known by.
 #[derive(Default)]
 pub(crate) struct Unsettled {
-    pub(crate) awaited: Mutex<HashMap<Vec<u8>, Awaited>>,
+    pub(crate) awaited: Mutex<BTreeMap<Vec<u8>, Awaited>>,
     /// When full: decisions until the next look for entries that have become durable.
     pub(crate) until_look: AtomicU64,
     pub(crate) count: AtomicU64,

@@ -426,8 +426,10 @@ fn adopt_snapshot(
     decided.accepted.adopt(folded.accepted);
     decided.debug.adopt(folded.debug);
     decided.marks.adopt(folded.marks);
-    decided.removed = folded.removed.into_iter().collect();
-    decided.superseded = folded.superseded.into_iter().collect();
+    decided.removed.clear();
+    decided.removed.extend(folded.removed);
+    decided.superseded.clear();
+    decided.superseded.extend(folded.superseded);
     engine.runs.next_hold.fetch_max(folded.next_hold, Ordering::Relaxed);
     for hold in folded.holds {
         adopt_hold(engine, hold, true);

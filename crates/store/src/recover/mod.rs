@@ -21,14 +21,13 @@ use crate::events::Reason;
 use crate::placement::{Level, There, Ticket};
 use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
-use forebay_core::{Error, LiveState, Result};
+use forebay_core::{Error, FixedSet, LiveState, Result, SeededHasher, SeededMap, SeededSet};
 use forebay_media::bytes::{Decision, DecisionKind, RecordSeed, SegmentHeader, SegmentKind, SegmentState};
 use forebay_media::hot::{FREE, Location};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use forebay_media::warm::LogSlots;
 use records::Records;
 use standing::Standing;
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 /// What the log says, ready to be asked for each record.
@@ -38,31 +37,32 @@ struct Decided {
     /// With the reason.
     debug: Standing,
     /// Stage that an event was passed to, since the last snapshot; its marks may say a later one.
-    passed: HashMap<Vec<u8>, u8>,
+    passed: SeededMap<Vec<u8>, u8>,
     /// Verdicts since the last snapshot whose results count: event, low bits of the token's counter.
-    results: HashSet<(Vec<u8>, u32)>,
+    results: SeededSet<(Vec<u8>, u32)>,
     /// Removed keys, and whether each was a result.
-    removed: HashMap<Vec<u8>, bool>,
+    removed: SeededMap<Vec<u8>, bool>,
     /// Highest version that a record says is superseded.
-    superseded: HashMap<Vec<u8>, Superseded>,
+    superseded: SeededMap<Vec<u8>, Superseded>,
     /// Marks of events that the warm level has, later than those in their images (`mark_of`).
     marks: Standing,
     /// Events that were replayed out of the debug stream: images that say otherwise are older.
-    replayed: HashSet<Vec<u8>>,
+    replayed: SeededSet<Vec<u8>>,
 }
 
 impl Decided {
     fn new(engine: &Engine) -> Decided {
-        let standing = || Standing::new(engine.shards.decided_form, engine.keyspace.schema.primary_bytes());
+        let hasher = SeededHasher::new(engine.config.random.next());
+        let standing = || Standing::new(engine.shards.decided_form, engine.keyspace.schema.primary_bytes(), hasher);
         Decided {
             accepted: standing(),
             debug: standing(),
-            passed: HashMap::new(),
-            results: HashSet::new(),
-            removed: HashMap::new(),
-            superseded: HashMap::new(),
+            passed: SeededMap::with_hasher(hasher),
+            results: SeededSet::with_hasher(hasher),
+            removed: SeededMap::with_hasher(hasher),
+            superseded: SeededMap::with_hasher(hasher),
             marks: standing(),
-            replayed: HashSet::new(),
+            replayed: SeededSet::with_hasher(hasher),
         }
     }
 }
@@ -138,7 +138,7 @@ pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Rep
     let mut shards = engine.shards.lock_all();
     shards.iter_mut().for_each(|shard| shard.events.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
-    let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
+    let mut records = Records::new(engine, shards_of, &decided, FixedSet::default());
     records.hot_lost = true;
     if let Some(level) = &engine.placement.level {
         adopt_images(engine, level, &mut records, &mut there, false)?;

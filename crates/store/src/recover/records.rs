@@ -14,11 +14,10 @@ use crate::events::{Flag, Incident, IncidentKind, State, Word};
 use crate::placement::{At, Kept};
 use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
-use forebay_core::{Error, Key, Ledger, LiveState, Result, Tally};
+use forebay_core::{Error, FixedSet, Key, Ledger, LiveState, Result, SeededHasher, SeededMap, Tally};
 use forebay_media::bytes::{Entry, EntryFlags, ImageMarks, Mark, RecordSeed, SegmentHeader, SegmentState, StateWord};
 use forebay_media::hot::{CLOSED, FREE, Location, Place, SEALED};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 /// Records going into the index.
@@ -29,17 +28,17 @@ pub(super) struct Records<'a> {
     /// The last record's event: its neighbours mostly belong to the same one.
     last: Option<(Vec<u8>, usize, u32)>,
     /// Records whose bytes do not match their checksum.
-    rotten: HashSet<Location>,
+    rotten: FixedSet<Location>,
     /// Those of sealed segments: lost, unless another copy is found.
     doomed: Vec<(Location, Entry)>,
     /// Versions that an update replaced without coming to its record.
     pub(super) replaced: Vec<Version>,
     /// Versions of fragments in containers, where they are not the first.
-    pub(super) versions: HashMap<Key, u16>,
+    pub(super) versions: SeededMap<Key, u16>,
     /// Marks of images that may be older than those beside records or in the log, with shard and event.
     pub(super) doubted: Vec<(usize, u32, ImageMarks)>,
     /// Events that one image says are accepted, and of which others have a part, with their shards.
-    pub(super) mixed: HashSet<(usize, u32)>,
+    pub(super) mixed: FixedSet<(usize, u32)>,
     /// Records in images, of events that were not known when these were read.
     pub(super) alone: Vec<Alone>,
     /// There is no hot level to ask.
@@ -63,9 +62,9 @@ impl<'a> Records<'a> {
         engine: &'a Engine,
         shards: Vec<&'a mut Shard>,
         decided: &'a Decided,
-        rotten: HashSet<Location>,
+        rotten: FixedSet<Location>,
     ) -> Records<'a> {
-        let (last, doomed, replaced, versions, doubted, mixed, alone, hot_lost, incomplete) = Default::default();
+        let (last, doomed, replaced, doubted, mixed, alone, hot_lost, incomplete) = Default::default();
         let now_ns = engine.now_ns();
         Records {
             engine,
@@ -75,7 +74,7 @@ impl<'a> Records<'a> {
             rotten,
             doomed,
             replaced,
-            versions,
+            versions: SeededMap::with_hasher(SeededHasher::new(engine.config.random.next())),
             doubted,
             mixed,
             alone,
@@ -671,6 +670,6 @@ pub(super) fn supersede(replaced: &mut Vec<Version>, ledger: &mut Ledger, versio
 }
 
 /// Version of a fragment on a device, of those that were ever updated.
-pub(super) fn version_in(versions: &HashMap<Key, u16>, key: &Key) -> u16 {
+pub(super) fn version_in(versions: &SeededMap<Key, u16>, key: &Key) -> u16 {
     if versions.is_empty() { 0 } else { versions.get(key).copied().unwrap_or(0) }
 }

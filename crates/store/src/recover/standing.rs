@@ -4,7 +4,8 @@
 
 use crate::decisions::KeyTable;
 use crate::events::DecidedForm;
-use std::collections::{BTreeMap, HashMap};
+use forebay_core::{SeededHasher, SeededMap};
+use std::collections::BTreeMap;
 
 /// Events with a number each.
 pub(super) struct Standing {
@@ -13,12 +14,12 @@ pub(super) struct Standing {
     /// By leading bytes of the key: intervals in order, with their numbers.
     folded: BTreeMap<Vec<u8>, Vec<(u64, u64, u64)>>,
     /// What was said since; `None` takes back what the snapshot says.
-    since: HashMap<Vec<u8>, Option<u64>>,
+    since: SeededMap<Vec<u8>, Option<u64>>,
 }
 
 impl Standing {
-    pub(super) fn new(form: DecidedForm, primary_bytes: usize) -> Standing {
-        Standing { form, primary_bytes, folded: BTreeMap::new(), since: HashMap::new() }
+    pub(super) fn new(form: DecidedForm, primary_bytes: usize, hasher: SeededHasher) -> Standing {
+        Standing { form, primary_bytes, folded: BTreeMap::new(), since: SeededMap::with_hasher(hasher) }
     }
 
     /// Begins with what a snapshot says.

@@ -1,13 +1,13 @@
 //! Comparing payloads with their checksums, before their records are believed: by all processors, segment by segment.
 
 use crate::engine::Engine;
+use forebay_core::FixedSet;
 use forebay_media::bytes::{Mark, SegmentHeader, SegmentKind, StateWord};
 use forebay_media::hot::{Location, checksum};
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Records of these segments, not marked dead, whose bytes do not match their checksum.
-pub(super) fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> HashSet<Location> {
+pub(super) fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> FixedSet<Location> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(headers.len());
     let next = AtomicUsize::new(0);
     let work = || {

@@ -43,8 +43,13 @@ impl RunTime {
         *since = now.clone();
     }
 
+    /// When what runs is worth a record; `u64::MAX` while nothing runs.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.since.as_ref().map_or(u64::MAX, |since| since.now_ns.saturating_add(JOURNAL_NS))
+    }
+
     /// Whether what ran since it was settled last is worth a record.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        self.since.as_ref().is_some_and(|since| now_ns.saturating_sub(since.now_ns) >= JOURNAL_NS)
+        now_ns >= self.due_ns()
     }
 }

@@ -14,6 +14,7 @@ pub(crate) use shard::Shard;
 use crate::events::{DecidedForm, Shape, shard_of};
 use crate::limits::SHARDS;
 use crate::locks::{self, Locked, Owner, Ranked};
+use forebay_core::SeededHasher;
 use forebay_core::limits::STAGES_MAX;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -33,10 +34,10 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    fn new((owner, number): (Owner, u32), shape: Shape, hot_events: Arc<AtomicU64>) -> Cell {
+    fn new((owner, number): (Owner, u32), shard: Shard) -> Cell {
         debug_assert!(locks::CELL + number < locks::NAMES, "cell {number} has a rank of its own");
         Cell {
-            shard: Ranked::new(owner, locks::CELL + number, Shard::new(shape, hot_events)),
+            shard: Ranked::new(owner, locks::CELL + number, shard),
             oldest_ready_ns: [const { [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }; 2],
         }
     }
@@ -73,10 +74,16 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    pub(crate) fn new(owner: Owner, number: u32, shape: Shape, hot_events: &Arc<AtomicU64>) -> Shards {
+    pub(crate) fn new(
+        owner: Owner,
+        number: u32,
+        shape: Shape,
+        hot_events: &Arc<AtomicU64>,
+        hasher: SeededHasher,
+    ) -> Shards {
         // `shard_of` answers numbers below this constant, and so do the counters of tokens.
         debug_assert_eq!(number as usize, SHARDS, "every key has its shard");
-        let cell = |at| Cell::new((owner, at), shape, hot_events.clone());
+        let cell = |at| Cell::new((owner, at), Shard::new(shape, hot_events.clone(), hasher));
         Shards { cells: (0..number).map(cell).collect(), decided_form: shape.decided_form }
     }
 

@@ -13,7 +13,7 @@
 use crate::decisions::Superseded;
 use crate::events::{Ended, Flag, Shape, ShardEvents, State, Word};
 use crate::placement::{At, Places};
-use forebay_core::{Key, LiveState};
+use forebay_core::{Key, LiveState, SeededHasher};
 use forebay_media::bytes::DecisionKind;
 use forebay_media::hot::Location;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(shape: Shape, hot_events: Arc<AtomicU64>) -> Shard {
-        Shard { events: ShardEvents::new(shape), places: Places::new(hot_events), closed: false }
+    pub(super) fn new(shape: Shape, hot_events: Arc<AtomicU64>, hasher: SeededHasher) -> Shard {
+        Shard { events: ShardEvents::new(shape), places: Places::new(hot_events, hasher), closed: false }
     }
 
     /// A fragment, a removed key or a place for one joins the event's table.

@@ -1,12 +1,14 @@
-//! A round of maintenance: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
+//! A round of maintenance: time-outs of open events and leases, sealing, evacuation, snapshots of the log. A round comes
+//! when something is due or something has happened (`due.rs`), and no sooner than 5 ms after the one before.
 //!
 //! *Invariants*: a live record is moved by copying, fencing, and one swap under the event's lock, so that leases and
 //! reads survive it; guards on the old copy stay valid until they are dropped.
 
 use crate::engine::{Engine, Holder};
 use crate::events::{LeaseState, Reason, State, Word};
-use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
+use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT};
 use crate::placement::RecordHead;
+use crate::rounds::MAINTENANCE;
 use crate::shards::Shard;
 use crate::time;
 use crate::{RunState, Store};
@@ -17,14 +19,15 @@ use forebay_media::bytes::{Decision, DecisionKind, Entry, EntryFlags, Mark, Stat
 use forebay_media::hot::{Class, Location, SEALED, checksum};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 impl Store {
-    /// One round of maintenance, for stores without their own thread.
+    /// One round of maintenance, for stores without their own thread: whenever [`Store::next_due_ns`] says so, or as often as
+    /// its caller likes.
     pub fn tick(&self) {
-        self.engine().maintain();
-        self.engine().maintain_level(true);
-        self.engine().maintain_shadows();
+        let engine = self.engine();
+        engine.maintain();
+        engine.maintain_level(true);
+        engine.maintain_shadows();
     }
 }
 
@@ -32,10 +35,14 @@ impl Store {
 pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
     let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
     let clock = holder.engine.config.clock.clone();
+    let bell = holder.engine.upkeep.bell.clone();
     std::thread::Builder::new().name("forebay-store".to_owned()).spawn(move || {
+        // Weak: the thread must not keep a store open that nobody has any more.
+        let to_ns = || engine.upgrade().filter(|engine| !engine.is_closed()).map(|engine| engine.sleep_to_ns());
         loop {
-            // Weak: the thread must not keep a store open that nobody has any more.
-            time::pause(&*clock, Duration::from_millis(MAINTENANCE_MS), || engine.strong_count() > 0);
+            time::pause(&*clock, MAINTENANCE, || engine.strong_count() > 0);
+            let Some(to_ns) = to_ns() else { return };
+            time::sleep_to_ring(&*clock, to_ns, &bell);
             match engine.upgrade() {
                 Some(engine) if !engine.is_closed() => engine.maintain(),
                 _ => return,
@@ -53,18 +60,21 @@ impl Engine {
         if self.is_closed() {
             return;
         }
-        self.placement.hot.region.prefault();
+        self.upkeep.begins(self.now_ns());
+        let prefaults = self.placement.hot.region.prefault();
         self.time_out_open_events();
         self.seal_stopped_runs();
         self.time_out_leases();
         self.watch_sources();
         self.journal_run_times();
-        self.placement.hot.seal_closed();
-        self.evacuate();
+        let unsealed = self.placement.hot.seal_closed();
+        let short = self.evacuate();
         self.snapshot_grown_log();
         // The listener of inhibit may call the store, `close` included.
         drop(round);
-        self.look();
+        let inhibited = self.look().inhibit.is_some();
+        // While space is short, what ends it rings nowhere: reserves shrink with each decision.
+        self.upkeep.ends(prefaults || unsealed || short || inhibited);
     }
 
     fn time_out_open_events(&self) {
@@ -170,12 +180,12 @@ impl Engine {
         }
     }
 
-    /// Moves the live records of mostly dead segments elsewhere when space gets short.
-    fn evacuate(&self) {
+    /// Moves the live records of mostly dead segments elsewhere when space gets short. Whether it is.
+    fn evacuate(&self) -> bool {
         let short =
             self.placement.hot.fill() > self.config.hot_low * 0.9 || !self.placement.hot.admits(Class::NewEvent);
         if !short {
-            return;
+            return false;
         }
         let most = self.placement.hot.geometry.segment_bytes * EVACUATE_LIVE_PERCENT / 100;
         let mut victims: Vec<(u64, u32)> = Vec::new();
@@ -198,6 +208,7 @@ impl Engine {
                 break;
             }
         }
+        true
     }
 
     /// `false` where there is no space to move to.

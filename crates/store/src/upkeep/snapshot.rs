@@ -19,9 +19,8 @@ use crate::levels::mark_detail;
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, records_kept, verdicts_kept};
 use crate::placement::At;
 use crate::shards::{Cell, Shard};
-use forebay_core::{LiveState, Result};
+use forebay_core::{FixedSet, LiveState, Result};
 use forebay_media::hot::{Boundary, Class};
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -271,7 +270,7 @@ struct OfShards {
     superseded: Vec<(Vec<u8>, Superseded)>,
     incidents: Vec<Incident>,
     /// Outputs that accepted events have.
-    used: HashSet<u32>,
+    used: FixedSet<u32>,
 }
 
 #[cfg(test)]
