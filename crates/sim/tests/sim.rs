@@ -1,5 +1,4 @@
 //! The simulator itself: equal traces, and planted faults that it must find.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use forebay_core::mutants::MUTANTS;
 use forebay_sim::{Plan, shrink, simulate};

@@ -60,6 +60,13 @@ impl Upkeep {
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Rounds follow each other from now on, until one finds nothing left: whoever looked found inhibit, which only a look ends.
+    pub(crate) fn follow(&self) {
+        if !self.again.swap(true, Ordering::Relaxed) {
+            self.bell.ring();
+        }
+    }
+
     /// A round is over; whether the next one follows after the shortest pause.
     pub(crate) fn ends(&self, again: bool) {
         self.again.store(again, Ordering::Relaxed);

@@ -231,7 +231,7 @@ fn a_region_of_another_version_or_of_somebody_else() {
         refused_as(Store::open(&copy, small_config()), &[Kind::Invalid, Kind::Corrupt])
     };
     let message = open_with("version", &2_u32.to_le_bytes(), 8);
-    assert!(message.contains("version 2") && message.contains("reads 3 to 5"), "{message}");
+    assert!(message.contains("version 2") && message.contains("reads 3 to 6"), "{message}");
     assert!(
         message.contains("open it with that version") && message.contains("make a new one"),
         "does not say what to do: {message}"

@@ -48,7 +48,11 @@ impl Engine {
     pub(crate) fn look(&self) -> Look {
         // The listener is called at the end, and a reading takes every cell.
         self.locks.assert_free();
-        self.inhibit.look(&self.config, || self.reading(), || self.facts())
+        let look = self.inhibit.look(&self.config, || self.reading(), || self.facts());
+        if look.inhibit.is_some() {
+            self.upkeep.follow();
+        }
+        look
     }
 
     /// What is full, from a look; without inhibit the hot level as it is.
