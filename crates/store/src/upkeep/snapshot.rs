@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// Events looked at in one hold of a shard's lock.
 const SLICE_EVENTS: u32 = 2048;
+/// How long a call that finds no space waits for a snapshot of another thread.
+const OTHERS_SNAPSHOT: Duration = Duration::from_millis(100);
 /// After this time a snapshot gives its processor to threads that wait for one: shorter than the time after which the kernel
 /// takes it, in the middle of a hold.
 const TURN: Duration = Duration::from_micros(500);
@@ -35,6 +37,8 @@ impl Engine {
     /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
     pub(crate) fn relieve_log(&self) {
         if !self.config.maintenance || !self.placement.hot.admits(Class::Evacuation) {
+            // What another thread's snapshot gives back is there once it is over; closing holds the lock for good.
+            drop(self.decisions.snapshotting.try_lock_for(OTHERS_SNAPSHOT));
             self.snapshot_grown_log();
         }
     }
