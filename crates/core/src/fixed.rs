@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
 
-// Whoever knows the hasher can choose keys that collide, and make each access a search through all of them: keys that peers
-// choose belong in a `SeededMap`, or in a `BTreeMap`.
+// A peer that knows the hasher can choose keys that collide, and make each access a search through all of them: keys that
+// peers choose belong in a `SeededMap`, or in a `BTreeMap`.
 /// For keys that the program numbers itself.
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 

@@ -11,7 +11,7 @@ thread_local! {
 pub const MUTANTS: [(&str, &str); 9] = [
     ("ack-unfenced", "a put is answered before its record is durable"),
     ("decision-unfenced", "a decision is carried out before its record is durable"),
-    ("stale-token", "a verdict is taken from whoever had the event last"),
+    ("stale-token", "a verdict is taken under a lease that is over"),
     ("boot-kept", "an opening does not raise the boot generation, so that tokens are given twice"),
     ("decided-forgotten", "a fragment of a decided event makes a new one"),
     ("lease-kept", "a lease that ran out is not taken back"),

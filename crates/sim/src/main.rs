@@ -52,6 +52,11 @@ fn main() -> ExitCode {
             }
         },
     };
+    // A seed of no time would never end.
+    if !(0.0..1e7).contains(&options.hours) || !(0.001..=10_000.0).contains(&options.each) {
+        eprintln!("forebay-sim: --hours 0 to 10,000,000, --each 0.001 to 10,000");
+        return ExitCode::from(2);
+    }
     let (began, mut left, mut seed) = (Instant::now(), options.hours, options.seed);
     let (mut done, mut trace) = (0.0, 0_u64);
     while left > 0.0 {

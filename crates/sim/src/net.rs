@@ -73,7 +73,7 @@ pub(crate) struct End {
     pipes: Arc<[Pipe; 2]>,
     /// The pipe that it reads: 0 is the way to the server.
     reads: usize,
-    /// Whoever is at this end lives no more: what it writes goes nowhere.
+    /// The process at this end is dead: what it writes goes nowhere.
     is_dead: Option<Arc<AtomicBool>>,
     timer: Option<Pin<Box<Sleep>>>,
 }

@@ -10,7 +10,7 @@ use crate::books::{Checked, LEASE};
 use crate::clock::NodeClock;
 use crate::net::{End, Net};
 use forebay_client::{Connector, Reader, Writer};
-use forebay_core::{Clock, Error, Keyspace, Random, Result};
+use forebay_core::{Clock, Error, Keyspace, Result, SeededRandom};
 use forebay_server::{Limits, Served, Sessions};
 use forebay_store::{Config, Store};
 use forebay_testkit::media::SimMedium;
@@ -60,16 +60,6 @@ impl Life {
     }
 }
 
-/// Random numbers of the seed.
-#[derive(Debug)]
-struct Seeded(Mutex<SmallRng>);
-
-impl Random for Seeded {
-    fn next(&self) -> u64 {
-        self.0.lock().random()
-    }
-}
-
 /// How a life ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Death {
@@ -109,7 +99,7 @@ pub(crate) fn start(
         lease: LEASE,
         max_hold: Duration::from_secs(20),
         clock: clock.clone(),
-        random: Arc::new(Seeded(Mutex::new(SmallRng::seed_from_u64(seed)))),
+        random: Arc::new(SeededRandom::new(seed)),
         ..Config::default()
     };
     let (medium, store) = match left {

@@ -4,7 +4,8 @@ use crate::faults::schedule;
 use crate::world::{Plan, simulate};
 use std::time::Duration;
 
-/// Leaves out faults as long as something is still wrong, at most in so many simulations; the plan ends where it is.
+/// Leaves out faults as long as something is still wrong, in at most `trials` simulations. The plan that it answers ends
+/// soon after the moment at which something is wrong.
 pub fn shrink(plan: &Plan, trials: usize) -> Plan {
     let mut best = plan.clone();
     let Some((at, _)) = simulate(&best).wrong else { return best };

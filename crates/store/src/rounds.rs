@@ -60,7 +60,8 @@ impl Upkeep {
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Rounds follow each other from now on, until one finds nothing left: whoever looked found inhibit, which only a look ends.
+    /// A look found inhibit, and only another look ends it: rounds follow each other from now on, until one finds nothing
+    /// left to do.
     pub(crate) fn follow(&self) {
         if !self.again.swap(true, Ordering::Relaxed) {
             self.bell.ring();

@@ -5,6 +5,7 @@ mod common;
 
 use common::fixture::{Fixture, RUN};
 use common::{TempDir, put, refused, refused_as, small_config};
+use forebay_media::bytes::{Membership, Superblock};
 use forebay_store::core::{Bounds, Error, Key, KeySchema, Keyspace, Kind, Primary};
 use forebay_store::{Config, GetAny, PutOptions, Sources, Store};
 use std::fs::{self, OpenOptions};
@@ -238,6 +239,23 @@ fn a_region_of_another_version_or_of_somebody_else() {
     );
     open_with("magic", b"somebody", 0);
     open_with("checksum", &[0xFF], 20);
+    assert_intact(&path);
+}
+
+#[test]
+fn a_node_of_a_cluster_is_not_served_alone() {
+    let dir = TempDir::new();
+    let path = closed_store(&dir);
+    let copy = copied(&path, &dir.path().join("member"));
+    let bytes = fs::read(region(&copy)).unwrap();
+    let member = Some(Membership { epoch: 7, node: 3, cluster: [9; Membership::CLUSTER_BYTES] });
+    let file = OpenOptions::new().write(true).open(region(&copy)).unwrap();
+    for at in [0, 4096] {
+        let superblock = Superblock { member, ..Superblock::decode(&bytes[at..]).unwrap() };
+        file.write_all_at(&superblock.encode(), at as u64).unwrap();
+    }
+    let message = refused_as(Store::open(&copy, small_config()), &[Kind::Invalid]);
+    assert!(message.contains("node 3 of a cluster") && message.contains("the build that joined it"), "{message}");
     assert_intact(&path);
 }
 

@@ -105,7 +105,7 @@ impl Link {
         self.is_retired.load(Ordering::Acquire) || self.waiting.lock().over.is_some()
     }
 
-    /// No further calls. Without a wait: whoever gives up has no time left for one.
+    /// No further calls. It does not wait: a call that gives up has no time left.
     pub(super) fn retire(&self) {
         self.is_retired.store(true, Ordering::Release);
     }

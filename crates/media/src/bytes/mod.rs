@@ -20,4 +20,4 @@ pub use decision::{Blob, BlobChunk, Decision, DecisionKind, Reader, Slot, SlotLa
 pub use record::{
     Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
 };
-pub use superblock::{Geometry, Superblock};
+pub use superblock::{Geometry, Membership, Superblock};

@@ -31,7 +31,7 @@ impl Store {
 
     fn hold_now(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
-        engine.relieve_log();
+        engine.relieve_log_for_words();
         let effects = engine.decisions.effects.begin();
         engine.check_open()?;
         let conditions: Vec<String> = conditions.iter().map(|&condition| condition.to_owned()).collect();
@@ -67,7 +67,7 @@ impl Store {
     /// `Full` without space to journal it, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
         let engine = self.engine();
-        engine.relieve_log();
+        engine.relieve_log_for_words();
         let name = name_of_hold(id, false);
         let ended = {
             let _effects = engine.decisions.effects.begin();

@@ -39,7 +39,7 @@ impl Store {
 
     fn change_mask(&self, run: u64, source: &Source, from: Option<&Primary>, set: bool) -> Result<()> {
         let engine = self.engine();
-        engine.relieve_log();
+        engine.relieve_log_for_words();
         let schema = &engine.keyspace.schema;
         if source.len() != schema.rest_bytes() {
             return Err(Error::invalid(format!("a source of {} bytes, not {}", source.len(), schema.rest_bytes())));

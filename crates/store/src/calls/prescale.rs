@@ -22,7 +22,7 @@ impl Store {
     /// without space to journal it, `OutcomeUnknown` where a device does not make it durable.
     pub fn prescale(&self, run: u64, name: &str, factor: PrescaleFactor, from: Option<&Primary>) -> Result<()> {
         let engine = self.engine();
-        engine.relieve_log();
+        engine.relieve_log_for_words();
         check_prescale_name(name)?;
         if let Some(from) = from {
             engine.check_primary(from)?;

@@ -37,7 +37,7 @@ impl Store {
             return Err(Error::invalid(format!("producer name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
         }
         let engine = self.engine();
-        engine.relieve_log();
+        engine.relieve_log_for_words();
         let _effects = engine.decisions.effects.begin();
         engine.check_open()?;
         let mut runs = engine.runs.known.lock();
@@ -137,7 +137,7 @@ impl Drop for Producer {
 
 impl Engine {
     fn report(&self, producer: &Producer, finished: bool) -> Result<()> {
-        self.relieve_log();
+        self.relieve_log_for_words();
         let effects = self.decisions.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.known.lock();

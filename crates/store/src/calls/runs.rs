@@ -31,7 +31,7 @@ impl Store {
     pub fn run_open(&self, run: u64, config: &RunConfig) -> Result<()> {
         let engine = self.engine();
         engine.keyspace.check_run(config)?;
-        engine.relieve_log();
+        engine.relieve_log_for_words();
         let part = &engine.keyspace.schema.sub_keys()[0];
         if run > part.max() {
             return Err(Error::invalid(format!("run {run} does not fit: 0 to {}", part.max())));
@@ -260,7 +260,7 @@ impl Engine {
 
     /// Pauses, resumes or stops.
     fn change_run(&self, run: u64, to: RunState) -> Result<()> {
-        self.relieve_log();
+        self.relieve_log_for_words();
         let effects = self.decisions.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.known.lock();

@@ -24,8 +24,8 @@ impl<T> Records<T> {
         debug_assert!(self.kept.len() <= RECORDS_MAX, "some one can always be dropped");
     }
 
-    /// Drops the oldest ones that later ones replace until there are only so many, or none is replaced: a run that masks
-    /// forever must not fill the log with them.
+    /// Keeps at most `most` changes: drops the oldest ones that later ones replace, until none is left that could go. A run
+    /// that masks forever must not fill the log with them.
     pub(crate) fn keep(&mut self, most: usize, replaces: impl Fn(&T, &T) -> bool) {
         while self.kept.len() > most {
             let replaced = |at: &usize| self.kept[at + 1..].iter().any(|later| replaces(later, &self.kept[*at]));

@@ -5,7 +5,7 @@
 //!        └ decisions go on: each part says how far the log was when it was taken
 //! ```
 //!
-//! *Invariants*: a snapshot blocks no call: each part is taken under a short hold of its lock. A reader goes on from the
+//! *Invariants*: a snapshot blocks no call that has space: each part is taken under a short hold of its lock. A reader goes on from the
 //! boundary and carries every slot out once more: what a slot says of events replaces what was said before, so that saying
 //! it twice changes nothing; what it adds to accounts counts only where the account was taken before it (`Seen`). What the
 //! snapshot replaces is freed only after every record before the boundary has its effects (`Effects::settled`).
@@ -37,10 +37,18 @@ impl Engine {
     /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
     pub(crate) fn relieve_log(&self) {
         if !self.config.maintenance || !self.placement.hot.admits(Class::Evacuation) {
-            // What another thread's snapshot gives back is there once it is over; closing holds the lock for good.
-            drop(self.decisions.snapshotting.try_lock_for(OTHERS_SNAPSHOT));
             self.snapshot_grown_log();
         }
+    }
+
+    /// The same for what people and runs say: without space that is refused, where verdicts have theirs. So it waits for a
+    /// snapshot that another thread is taking.
+    pub(crate) fn relieve_log_for_words(&self) {
+        if !self.placement.hot.admits(Class::Evacuation) {
+            // Closing holds the lock for good.
+            drop(self.decisions.snapshotting.try_lock_for(OTHERS_SNAPSHOT));
+        }
+        self.relieve_log();
     }
 
     /// Takes a snapshot where the log has grown, or where space is short and a snapshot gives some back.
