@@ -194,12 +194,6 @@ pub fn next_life(
     if superblock.keyspace_crc != crc32c(text.as_bytes()) {
         return Err(Error::invalid(format!("{} is not the one that this region was made with", holds.keyspace_file)));
     }
-    if let Some(member) = superblock.member {
-        return Err(Error::invalid(format!(
-            "this {} is node {} of a cluster, whose map this build does not know: open it with the build that joined it",
-            holds.name, member.node
-        )));
-    }
     let found = (superblock.geometry.key_bytes as usize, superblock.geometry.primary_bytes as usize);
     if found != widths {
         return Err(Error::corrupt(format!("the superblock says keys of {found:?} bytes, the keyspace others")));

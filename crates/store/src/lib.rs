@@ -31,6 +31,7 @@ mod keyspace_file;
 mod levels;
 mod limits;
 mod locks;
+mod map_file;
 #[doc(hidden)]
 pub mod measure;
 mod open;

@@ -16,7 +16,7 @@ const INCIDENTS_KEPT_MIN: usize = 64;
 const INCIDENTS_KEPT_MAX: usize = 4096;
 const REGION_BYTES_PER_INCIDENT: u64 = 64 << 10;
 /// Bytes of one verdict in a snapshot.
-pub(crate) const VERDICT_BYTES: usize = 16;
+pub(crate) const VERDICT_BYTES: usize = 20;
 /// Verdicts that survive a restart: fewest, most, and one per this many bytes of the region.
 const VERDICTS_KEPT_MIN: usize = 1024;
 const VERDICTS_KEPT_MAX: usize = 1 << 16;

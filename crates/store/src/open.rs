@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/keyspace.toml   the keyspace, for people and for opening
 //! DIR/hot.fb          the region (docs/format-hot.md)
+//! DIR/map.json        the map of its cluster, if it is a node of one
 //! DIR/devices.toml    directories of the warm level, if it has one (docs/format-container.md)
 //! DIR/runs/           summaries of closed runs, for people
 //! ```
@@ -16,6 +17,7 @@ use crate::config::check_marks;
 use crate::engine::{Engine, new_holder};
 use crate::keyspace_file::{self, KEYSPACE_FILE, REGION_FILE};
 use crate::levels;
+use crate::map_file;
 use crate::placement::{Level, There};
 use crate::{Store, recover, upkeep};
 use forebay_core::{Error, KeySchema, Keyspace, Kind, Result};
@@ -241,6 +243,7 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
     check_marks(&config, false)?;
     let widths = (keyspace.schema.key_bytes(), keyspace.schema.primary_bytes());
     let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    let seat = map_file::seat_of(dir, config.map.as_ref(), &mut life.superblock, &keyspace.name)?;
     // A store that opens only when a disk is mounted stays as it was closed until then.
     let level = levels::open(dir, Some(&life.superblock), keyspace, &config)?;
     if let Some((level, ..)) = &level {
@@ -252,6 +255,7 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
     let superblock = life.superblock.clone();
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock, dir.map(Path::to_owned));
+    engine.begin_in(seat);
     if level.is_none() && life.superblock.devices > 0 {
         engine.life.losses.lock().push(levels::all_gone(life.superblock.devices));
     }
@@ -297,9 +301,14 @@ fn start_on_warm(
     let mut superblock = region_file::first_life(&region, store, text, geometry, level.devices);
     // No token of a life before may be in force again.
     superblock.boot = recover::boot_after(&there).saturating_add(1);
+    let seat = match dir {
+        Some(dir) => map_file::seat_without_region(dir, &mut superblock, &keyspace.name)?,
+        None => None,
+    };
     let hot = Hot::new(region, geometry, store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
+    engine.begin_in(seat);
     engine.adopt_level(Some(level));
     engine.life.losses.lock().push("the hot level: data on it alone is lost".to_owned());
     let replaced = recover::recover_from_warm(&engine, there)?;

@@ -254,8 +254,8 @@ fn a_node_of_a_cluster_is_not_served_alone() {
         let superblock = Superblock { member, ..Superblock::decode(&bytes[at..]).unwrap() };
         file.write_all_at(&superblock.encode(), at as u64).unwrap();
     }
-    let message = refused_as(Store::open(&copy, small_config()), &[Kind::Invalid]);
-    assert!(message.contains("node 3 of a cluster") && message.contains("the build that joined it"), "{message}");
+    let message = refused_as(Store::open(&copy, small_config()), &[Kind::Corrupt]);
+    assert!(message.contains("map.json cannot be read") && message.contains("put the present map"), "{message}");
     assert_intact(&path);
 }
 

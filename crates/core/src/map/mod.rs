@@ -14,6 +14,7 @@
 mod check;
 mod layout;
 mod next;
+mod seat;
 mod slot;
 mod succeeds;
 mod table;
@@ -21,6 +22,7 @@ mod text;
 
 pub use layout::{Group, Layout, Member, Standing};
 pub use next::Change;
+pub use seat::{Role, Seat};
 pub use slot::{BLOCK_BITS_MAX, SLOTS, slot_of};
 pub use succeeds::Succession;
 pub use table::Table;

@@ -34,6 +34,7 @@ impl Store {
         loop {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
+                Err(Again::UnknownRun(run)) if engine.is_adopting(run) => engine.await_adoption(run, deadline)?,
                 Err(Again::UnknownRun(run)) => engine.open_unknown_run(run)?,
                 Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
@@ -85,7 +86,7 @@ impl Engine {
             if error.kind() == forebay_core::Kind::Full { Ok(Err(Again::Full(error))) } else { Err(error) }
         };
         // Fragments may be faster than the trigger's announcement: then the event is there already.
-        if let Some(event) = shard.events.find(primary.as_bytes()) {
+        if let Some(event) = self.find(&shard, primary.as_bytes())? {
             if !shard.events[event].waits() {
                 return Ok(Ok(PutOutcome::Late));
             }

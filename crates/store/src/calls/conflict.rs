@@ -33,15 +33,18 @@ impl Engine {
         let Some(run) = shard.events.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
             return Err(Error::internal("a fragment of an unknown run"));
         };
-        let ledger = &mut shard.events.runs[run as usize].ledger;
-        ledger.offered += offered;
-        if same {
-            if !is_planted("duplicate-uncounted") {
-                ledger.duplicate += offered;
+        if self.books(&shard, key) {
+            let ledger = &mut shard.events.runs[run as usize].ledger;
+            ledger.offered += offered;
+            match same {
+                true if is_planted("duplicate-uncounted") => {}
+                true => ledger.duplicate += offered,
+                false => ledger.conflict += offered,
             }
+        }
+        if same {
             return Ok(PutOutcome::Duplicate);
         }
-        ledger.conflict += offered;
         shard.events.runs[run as usize].sources.of(self.keyspace.schema.rest_of(key)).conflicts += 1;
         self.note_incident(&mut shard, key, IncidentKind::Conflict, value.len() as u32);
         // A producer that repeats the same wrong bytes must not use the quota up.

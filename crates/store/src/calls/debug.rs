@@ -66,7 +66,7 @@ impl Store {
             return Err(closed());
         }
         let debug = |event: &u32| shard.events[*event].state == State::Live(LiveState::Debug);
-        let Some(event) = shard.events.find(primary.as_bytes()).filter(debug) else {
+        let Some(event) = engine.find(&shard, primary.as_bytes())?.filter(debug) else {
             // Locks and guard go before a wait for devices.
             drop((shard, effects));
             return engine.settle_again(primary.as_bytes()).map(|()| false);

@@ -26,7 +26,7 @@ impl Store {
             if shard.closed {
                 return Err(crate::engine::closed());
             }
-            let Some(event) = shard.events.find(primary) else { return Ok(None) };
+            let Some(event) = engine.find(&shard, primary)? else { return Ok(None) };
             let Ok((_, word)) = shard.events.slot(event, rest) else { return Ok(None) };
             if !word.is_present() {
                 return Ok(None);
@@ -58,7 +58,7 @@ impl Store {
             if shard.closed {
                 return Err(crate::engine::closed());
             }
-            let Some(event) = shard.events.find(primary.as_bytes()) else { return Ok(None) };
+            let Some(event) = engine.find(&shard, primary.as_bytes())? else { return Ok(None) };
             let State::Live(state) = shard.events[event].state else { return Ok(None) };
             // A reservation under way is no event yet.
             let leaf = &shard.events[event];

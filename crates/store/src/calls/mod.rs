@@ -1,6 +1,7 @@
 //! The public calls of a store, one file per operation, named as the call.
 
 mod account;
+mod adopt;
 mod announce;
 mod attributes;
 #[cfg(test)]

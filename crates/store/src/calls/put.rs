@@ -17,6 +17,7 @@ use crate::events::{Flag, Incident, IncidentKind, State, Word};
 use crate::placement::RecordHead;
 use crate::shards::{Shard, ShardGuard};
 use crate::{PutOptions, PutOutcome, Reservation, Store};
+use forebay_core::map::Role;
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Key, Kind, LiveState, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
@@ -238,7 +239,7 @@ impl Engine {
         let claim = match self.try_claim(key, length, options)? {
             Ok(claim) => claim,
             // Opening a run waits for no device here: the ticket is for puts that ask to be persisted.
-            Err(Again::UnknownRun(run)) => {
+            Err(Again::UnknownRun(run)) if !self.is_adopting(run) => {
                 self.open_unknown_run(run)?;
                 let Ok(claim) = self.try_claim(key, length, options)? else { return Ok(None) };
                 claim
@@ -262,7 +263,8 @@ impl Engine {
         let mut again = again;
         loop {
             match again {
-                Again::UnknownRun(run) => self.open_unknown_run(run)?,
+                Again::UnknownRun(run) if !self.is_adopting(run) => self.open_unknown_run(run)?,
+                Again::UnknownRun(run) => self.await_adoption(run, deadline)?,
                 Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
                     // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
@@ -309,7 +311,7 @@ impl Engine {
         let primary = self.keyspace.schema.primary_of(key);
         let run = self.keyspace.schema.run_of(key.as_bytes());
         let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
-        if let Some(run) = shard.events.run_index(run) {
+        if let Some(run) = shard.events.run_index(run).filter(|_| self.books(&shard, key)) {
             let ledger = &mut shard.events.runs[run as usize].ledger;
             ledger.offered += Tally::fragment(u64::from(length));
             ledger.refused += Tally::fragment(u64::from(length));
@@ -338,8 +340,14 @@ impl Engine {
             return Err(closed());
         }
         match shard.events.find(primary) {
-            Some(event) => self.try_claim_in(shard, event, key, length, options),
-            None => self.try_claim_new(shard, key, length, options),
+            Some(event) if shard.events[event].state != State::Foreign => {
+                self.try_claim_in(shard, event, key, length, options)
+            }
+            found => match (self.role(&shard, primary), found) {
+                (Role::None, _) => Err(self.elsewhere(&shard, primary)),
+                (_, Some(event)) => self.try_claim_in(shard, event, key, length, options),
+                (role, None) => self.try_claim_new(shard, role, key, length, options),
+            },
         }
     }
 
@@ -409,6 +417,7 @@ impl Engine {
     fn try_claim_new(
         &self,
         mut shard: ShardGuard<'_>,
+        role: Role,
         key: &Key,
         length: u32,
         options: &PutOptions<'_>,
@@ -443,7 +452,10 @@ impl Engine {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
         };
         // After the place: an event without one would have to be withdrawn again whenever the store is full.
-        let event = shard.events.create(primary, run, self.now_ns());
+        let event = match role {
+            Role::Home => shard.events.create(primary, run, self.now_ns()),
+            Role::Member | Role::None => shard.events.create_foreign(primary, run, self.now_ns()),
+        };
         self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
         self.opened(&shard, event);
         if let Some(attributes) = options.attributes
@@ -482,9 +494,12 @@ impl Engine {
     /// The run takes nothing more, or no new events: the fragment is offered and refused.
     #[cold]
     fn refuse_run(&self, shard: &mut Shard, run: usize, key: &Key, length: u32) -> Error {
+        let books = self.books(shard, key);
         let known = &mut shard.events.runs[run];
-        known.ledger.offered += Tally::fragment(u64::from(length));
-        known.ledger.refused += Tally::fragment(u64::from(length));
+        if books {
+            known.ledger.offered += Tally::fragment(u64::from(length));
+            known.ledger.refused += Tally::fragment(u64::from(length));
+        }
         let (number, is_over) = (known.run, known.is_over());
         let (state, kind) = if is_over {
             ("closed", IncidentKind::RefusedClosed)
@@ -498,6 +513,9 @@ impl Engine {
     /// A fragment that comes too late is offered, not stored, and remembered for `why`.
     #[cold]
     fn book_late(&self, shard: &mut Shard, run: usize, key: &Key, length: u32, kind: IncidentKind) {
+        if !self.books(shard, key) {
+            return;
+        }
         let run = &mut shard.events.runs[run];
         run.ledger.offered += Tally::fragment(u64::from(length));
         run.ledger.late += Tally::fragment(u64::from(length));
@@ -512,6 +530,9 @@ impl Engine {
         let mut shard = self.shards.cell_of(primary).lock();
         // All of it in one hold, as it was booked: the account balances at any moment.
         let Some(run) = shard.events.run_index(self.keyspace.schema.run_of(primary)) else { return };
+        if !self.books(&shard, key) {
+            return;
+        }
         let run = &mut shard.events.runs[run as usize];
         debug_assert!(run.ledger.late.fragments > 0, "what is taken back was booked as late");
         run.ledger.offered -= Tally::fragment(u64::from(length));
@@ -519,6 +540,12 @@ impl Engine {
         let late = &mut run.sources.of(rest).late;
         *late = late.saturating_sub(1);
         shard.events.incidents.take_back(key);
+    }
+
+    /// Whether this node's account has what becomes of the offer of a key: that of its home has.
+    #[cold]
+    pub(crate) fn books(&self, shard: &Shard, key: &Key) -> bool {
+        self.role(shard, &key.as_bytes()[..self.keyspace.schema.primary_bytes()]) == Role::Home
     }
 
     #[cold]
@@ -544,20 +571,32 @@ impl Engine {
         let run = shard.events[event].run as usize;
         let offered = Tally::fragment(u64::from(claimed.length));
         let state = shard.events[event].state;
-        if shard.closed || !shard.events[event].waits() {
+        // The map may have changed while the bytes were copied: what is published is published under the present one.
+        let fenced = state == State::Foreign && self.role(&shard, primary) == Role::None;
+        if shard.closed || fenced || !shard.events[event].waits() {
             let is_closed = shard.closed;
-            if !is_closed {
+            if !is_closed && !fenced {
                 self.book_late(&mut shard, run, &claimed.key, claimed.length, IncidentKind::LateLeased);
             }
             // The slot goes: the fragment was never visible, and was not removed by anybody.
             shard.events.remove_slot(event, rest);
             shard.events.settle(event);
+            let attributes = if fenced { self.withdraw_unborn(&mut shard, event) } else { None };
+            if let Some(location) = attributes {
+                self.end_attributes(location);
+            }
             // Ended before anybody else can have the region: until here this record keeps it.
             self.placement.hot.abandon(place.location, claimed.length);
-            return if is_closed { Err(closed()) } else { Ok(PutOutcome::Late) };
+            return match (is_closed, fenced) {
+                (true, _) => Err(closed()),
+                (false, true) => Err(self.elsewhere(&shard, primary)),
+                (false, false) => Ok(PutOutcome::Late),
+            };
         }
         // Offered and stored in one hold: the ledger balances whenever somebody reads it.
-        shard.events.runs[run].ledger.offered += offered;
+        if state != State::Foreign {
+            shard.events.runs[run].ledger.offered += offered;
+        }
         if let Ok((slot, word)) = shard.events.slot(event, rest) {
             debug_assert!(word.is_pending() && word.location() == place.location, "the slot waits for this record");
             shard.events.set_word(event, slot, word.settled());
@@ -632,7 +671,7 @@ impl Engine {
     /// record, which the caller ends.
     pub(crate) fn withdraw_unborn(&self, shard: &mut Shard, event: u32) -> Option<Location> {
         let leaf = &shard.events[event];
-        let open = leaf.state == State::Live(LiveState::Open);
+        let open = matches!(leaf.state, State::Live(LiveState::Open) | State::Foreign);
         if !open
             || shard.events.slots(event) != 0
             || leaf.pending != 0

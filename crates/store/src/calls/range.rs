@@ -104,7 +104,7 @@ impl Iterator for Range {
                     self.walk = None;
                     return Some(Err(closed()));
                 }
-                let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
+                let Some(event) = shard.events.find_live(primary.as_bytes()) else { continue };
                 let chosen = shard.fragments(event, inside);
                 let pinned = chosen.map(|(_, location)| location).inspect(|&location| engine.pin(location));
                 (shard.events[event].bytes, pinned.collect())

@@ -54,7 +54,7 @@ impl Store {
             // Collected under the lock, removed one by one without it: each removal is a decision of its own.
             let keys: Vec<Key> = {
                 let shard = engine.shards.cell_of(primary.as_bytes()).lock();
-                let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
+                let Some(event) = shard.events.find_live(primary.as_bytes()) else { continue };
                 let all = shard.fragments(event, |_| true).map(|(rest, _)| schema.join(&primary, rest));
                 all.filter(|key| bounds.contains(&schema.values(key.as_bytes()))).collect()
             };
@@ -94,7 +94,7 @@ impl Engine {
         if shard.closed {
             return Err(closed());
         }
-        let there = shard.events.find(primary.as_bytes()).filter(|&event| {
+        let there = self.find(&shard, primary.as_bytes())?.filter(|&event| {
             let leaf = &shard.events[event];
             // An event that is only a reservation under way has nothing to end.
             let counted = leaf.is(Flag::Counted) || leaf.is(Flag::Announced);
@@ -154,7 +154,7 @@ impl Engine {
             if shard.closed {
                 return Err(closed());
             }
-            let Some(event) = shard.events.find(primary) else { return Ok(None) };
+            let Some(event) = self.find(&shard, primary)? else { return Ok(None) };
             let Ok((slot, word)) = shard.events.slot(event, rest) else { return Ok(None) };
             if !word.is_present() {
                 return Ok(None);

@@ -20,6 +20,7 @@ use forebay_media::bytes::Blob;
 use forebay_media::hot::Class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Store {
     /// Opens a run. Opening it again with the same configuration is a success.
@@ -119,12 +120,13 @@ impl Engine {
             return Err(closed());
         }
         let mut ledger = Ledger::default();
-        let mut in_flight = false;
+        let (mut in_flight, mut foreign) = (false, 0);
         for shard in &shards {
             if let Some(index) = shard.events.run_index(run) {
                 let of_run = &shard.events.runs[index as usize];
                 ledger.add(&of_run.ledger);
                 in_flight |= of_run.open.len() > 0;
+                foreign += of_run.foreign;
             }
         }
         for state in [LiveState::Open, LiveState::Ready, LiveState::Leased] {
@@ -142,6 +144,11 @@ impl Engine {
         }
         if in_flight {
             return Err(Error::unavailable(format!("run {run}: fragments are in flight")));
+        }
+        if foreign > 0 {
+            return Err(Error::unavailable(format!(
+                "run {run}: this node keeps fragments of {foreign} events that have their home elsewhere"
+            )));
         }
         if let Some(imbalance) = ledger.imbalance() {
             return Err(Error::unavailable(format!("run {run}: the ledger does not balance: {imbalance}")));
@@ -240,6 +247,11 @@ impl Engine {
                 }
                 state => Err(Error::closed(format!("run {run} is {}", state.name()))),
             };
+        }
+        if run >= self.runs.closed_from.load(Ordering::Relaxed) {
+            return Err(Error::unavailable(format!(
+                "run {run} begins under a map that this node is adopting: try again"
+            )));
         }
         if runs.len() >= RUNS_MAX {
             return Err(Error::full_of("runs", "operator", format!("the store knows {RUNS_MAX} runs, the limit")));

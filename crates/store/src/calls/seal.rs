@@ -25,7 +25,7 @@ impl Store {
             return Err(closed());
         }
         let exists = |event: &u32| shard.events[*event].is(Flag::Counted) || shard.events[*event].is(Flag::Announced);
-        let Some(event) = shard.events.find(primary.as_bytes()).filter(exists) else {
+        let Some(event) = engine.find(&shard, primary.as_bytes())?.filter(exists) else {
             return Ok(false);
         };
         let mut ticket = Ticket::default();

@@ -93,7 +93,7 @@ impl Store {
             }
             engine.check_leases()?;
             let ready = |event: &u32| shard.events[*event].state == State::Live(LiveState::Ready);
-            let Some(event) = shard.events.find(primary.as_bytes()).filter(ready) else { return Ok(None) };
+            let Some(event) = engine.find(&shard, primary.as_bytes())?.filter(ready) else { return Ok(None) };
             if shard.events[event].is(Flag::Held) || engine.keep_back(&mut shard, event) {
                 return Ok(None);
             }
@@ -118,7 +118,7 @@ impl Store {
             if shard.closed {
                 return Err(closed());
             }
-            let event = shard.events.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+            let event = engine.find(&shard, primary.as_bytes())?.filter(|&event| engine.holds(&shard, event, token));
             let event = event.ok_or_else(|| engine.fenced(primary, token))?;
             (shard.events[event].bytes, engine.pin_fragments(&shard, event, sources))
         };
@@ -166,7 +166,7 @@ impl Store {
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.events.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+        let event = engine.find(&shard, primary.as_bytes())?.filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
         let number = shard.events[event].lease();
         let last = shard.events.leases.out[number].granted_ns.saturating_add(nanoseconds(engine.config.max_hold));
@@ -199,7 +199,7 @@ impl Store {
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.events.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+        let event = engine.find(&shard, primary.as_bytes())?.filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
         let leaf = &mut shard.events[event];
         debug_assert!(leaf.deliveries() > 0, "a grant is counted as a delivery");
@@ -404,11 +404,12 @@ impl Engine {
         // The shard is in the number: a repeat of a verdict finds the memory of its grant without the event, which is gone.
         shard.events.leases.granted += 1;
         let counter = shard.events.leases.granted * SHARDS as u64 + index as u64;
+        let epoch = self.slot_epoch(shard, shard.events.primary(event).as_bytes());
         // A lease ends by `max_hold`, even if a worker asks for more.
         let most = self.config.max_hold.min(duration.unwrap_or(self.config.lease));
         let deadline_ns = now.saturating_add(nanoseconds(most));
         shard.events.move_to(event, LiveState::Leased);
-        let lease = shard.events.leases.out.insert(LeaseState { event, counter, granted_ns: now, deadline_ns });
+        let lease = shard.events.leases.out.insert(LeaseState { event, epoch, counter, granted_ns: now, deadline_ns });
         shard.events.leases.timers.insert(&shard.events.leases.out, lease);
         self.upkeep.due_at(deadline_ns);
         self.events.leases.fetch_add(1, Ordering::Relaxed);
@@ -420,7 +421,7 @@ impl Engine {
         self.mark_event(shard, event);
         Grant {
             primary: shard.events.primary(event),
-            token: Token { epoch: 0, boot: self.life.boot, counter },
+            token: Token { epoch, boot: self.life.boot, counter },
             attributes: self.attributes_or_none(shard, event),
             locations: self.pin_fragments(shard, event, sources),
             missing: self.missing_keys(shard, event),

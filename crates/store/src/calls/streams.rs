@@ -36,7 +36,7 @@ impl Store {
             let state = shard.events[*event].state;
             state == crate::events::State::Live(forebay_core::LiveState::Accepted)
         };
-        let Some(event) = shard.events.find(primary.as_bytes()).filter(accepted) else { return Ok(None) };
+        let Some(event) = engine.find(&shard, primary.as_bytes())?.filter(accepted) else { return Ok(None) };
         let detail = shard.events[event].output();
         drop(shard);
         let names = engine.decisions.streams.read();

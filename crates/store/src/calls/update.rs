@@ -12,7 +12,7 @@ use super::put::Claimed;
 use crate::Store;
 use crate::decisions::ON_HOT_ONLY;
 use crate::engine::{Engine, closed};
-use crate::events::{NIL, State};
+use crate::events::{LeaseState, NIL, State};
 use crate::placement::Ticket;
 use crate::shards::Shard;
 use forebay_core::mutants::is_planted;
@@ -94,7 +94,7 @@ impl Store {
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.events.find(primary.as_bytes()).ok_or_else(|| engine.no_event(primary))?;
+        let event = engine.find(&shard, primary.as_bytes())?.ok_or_else(|| engine.no_event(primary))?;
         engine.check_may_change(&shard, event, token)?;
         let attached = engine.attach(&mut shard, event, attributes, false);
         drop(shard);
@@ -115,7 +115,7 @@ impl Engine {
             if shard.closed {
                 return Err(closed());
             }
-            let Some(event) = shard.events.find(primary) else { return Ok(None) };
+            let Some(event) = self.find(&shard, primary)? else { return Ok(None) };
             let Ok((_, word)) = shard.events.slot(event, rest) else { return Ok(None) };
             if !word.is_present() || word.is_busy() || word.is_warm() {
                 return Ok(None);
@@ -200,9 +200,9 @@ impl Engine {
         }
         let lease = leaf.lease();
         debug_assert_eq!(shard.events.leases.out[lease].event, event, "lease {lease} is that of another event");
+        let LeaseState { epoch, counter, .. } = shard.events.leases.out[lease];
         // By its number, not by the clock: a lease that has run out is in force until the store takes it back.
-        is_planted("stale-token")
-            || *token == Token { epoch: 0, boot: self.life.boot, counter: shard.events.leases.out[lease].counter }
+        is_planted("stale-token") || *token == Token { epoch, boot: self.life.boot, counter }
     }
 
     /// Marks the slot busy and reserves a place; answers the length of the old version.
@@ -220,7 +220,7 @@ impl Engine {
         }
         let text = || self.keyspace.schema.text(key.as_bytes());
         let absent = || Error::invalid(format!("{}: there is no such fragment to update", text()));
-        let event = shard.events.find(primary).ok_or_else(absent)?;
+        let event = self.find(&shard, primary)?.ok_or_else(absent)?;
         let (slot, word) = shard.events.slot(event, rest).map_err(|_| absent())?;
         if word.is_removed() {
             return Err(absent());

@@ -103,7 +103,7 @@ impl Engine {
     fn check_held(&self, primary: &Primary, token: &Token) -> Result<()> {
         let shard = self.shards.cell_of(primary.as_bytes()).lock();
         // A look ahead, not the check: that is made again under the lock under which the verdict is recorded.
-        let held = shard.events.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token));
+        let held = self.find(&shard, primary.as_bytes())?.is_some_and(|event| self.holds(&shard, event, token));
         if held { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
 
@@ -130,10 +130,16 @@ impl Engine {
     fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
         let index = self.shards.shard_of(primary.as_bytes());
         // Grants carry their shard: a token that is offered for an event of another one is nobody's.
-        let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
-        let this_life =
-            || shard.events.leases.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.life.boot);
-        let recorded = if here { this_life().or_else(|| self.events.recent.lock().get(*token)) } else { None };
+        let here = token.counter as usize % SHARDS == index;
+        let this_life = token.boot == self.life.boot;
+        let current = token.epoch == self.slot_epoch(shard, primary.as_bytes());
+        let by_number = || shard.events.leases.verdicts.get(token.counter / SHARDS as u64);
+        let recorded = match (here, this_life, current) {
+            (false, ..) => None,
+            (true, true, true) => by_number().or_else(|| self.events.recent.lock().get(*token)),
+            (true, true, false) => self.events.recent.lock().find(*token),
+            (true, false, _) => self.events.recent.lock().get(*token),
+        };
         let again = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
@@ -215,7 +221,7 @@ impl Engine {
             if shard.closed {
                 return Err(closed());
             }
-            let Some(event) = shard.events.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token))
+            let Some(event) = self.find(&shard, primary.as_bytes())?.filter(|&event| self.holds(&shard, event, token))
             else {
                 return self.repeat(&shard, primary, token, judgement).map(|()| None);
             };
@@ -251,7 +257,7 @@ impl Engine {
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.events.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
+        let event = self.find(&shard, primary.as_bytes())?.filter(|&event| self.holds(&shard, event, token));
         let Some(event) = event else {
             return self.repeat(&shard, primary, token, judgement).map(|()| None);
         };
@@ -298,7 +304,7 @@ impl Engine {
         // In the same hold as the effects: the repeat of this verdict finds either the lease in force or its memory.
         let code = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         let by_number = shard.events.leases.verdicts.note(token.counter / SHARDS as u64, code);
-        let given = Given { boot: self.life.boot, code, counter: token.counter };
+        let given = Given { token: *token, code };
         self.events.recent.lock().keep(given, !by_number, self.verdicts_kept());
         self.events.lease_ends();
         debug_assert!(

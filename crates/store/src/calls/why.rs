@@ -26,10 +26,12 @@ impl Store {
         }
         let incidents: Vec<String> = shard.events.incidents.of(key).map(|incident| engine.tell(incident)).collect();
         let number = schema.run_of(primary);
-        let (answer, because) = match (shard.events.run_index(number), shard.events.find(primary)) {
+        let found = engine.find(&shard, primary);
+        let (answer, because) = match (shard.events.run_index(number), found) {
+            (_, Err(elsewhere)) => ("elsewhere", elsewhere.message().to_owned()),
             (None, _) => ("run-unknown", format!("run {number} was never opened in this store")),
-            (Some(run), None) => engine.why_no_event(&shard.events.runs[run as usize], primary, forgotten),
-            (Some(_), Some(event)) => engine.why_in_event(&shard, event, source),
+            (Some(run), Ok(None)) => engine.why_no_event(&shard.events.runs[run as usize], primary, forgotten),
+            (Some(_), Ok(Some(event))) => engine.why_in_event(&shard, event, source),
         };
         let lost = shard.events.incidents.of(key).any(|incident| incident.kind == IncidentKind::Lost);
         let (answer, because) = match answer {

@@ -4,6 +4,7 @@ mod marks;
 
 pub(crate) use marks::check_marks;
 
+use forebay_core::map::ClusterMap;
 use forebay_core::{Clock, InhibitListener, Key, MonotonicClock, Random, Result, SystemRandom};
 use forebay_media::hot::FlushPolicy;
 use forebay_media::warm::Device;
@@ -126,6 +127,8 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// Random numbers: of the store's identity, and of its tables of keys.
     pub random: Arc<dyn Random>,
+    /// The map that a node of a cluster went by last, where the store has no directory that keeps it.
+    pub map: Option<Arc<ClusterMap>>,
     /// Where arrivals are reported to, beside this store's own home.
     pub arrivals: Option<Arc<dyn Arrivals>>,
     /// A listener to every change of inhibit.
@@ -166,6 +169,7 @@ impl Default for Config {
             maintenance: true,
             clock: Arc::new(MonotonicClock::default()),
             random: Arc::new(SystemRandom),
+            map: None,
             arrivals: None,
             inhibit: None,
         }

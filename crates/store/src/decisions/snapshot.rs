@@ -16,18 +16,21 @@ use crate::runs::{Hold, KnownProducer, KnownRun};
 use forebay_core::limits::{KEY_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{
     Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, MaskRecord, PrescaleRecord, Result, RunState, Tally,
+    Token,
 };
 use forebay_media::hot::Boundary;
 use std::collections::BTreeMap;
 
 const VERSION: u32 = 5;
+/// That of a node of a cluster: tokens have the epochs of their slots.
+const VERSION_MEMBER: u32 = 6;
 /// The oldest version that is read: it has sentences instead of records, and does not say who opened a run.
 const VERSION_MIN: u32 = 4;
 
 // What a snapshot needs at least is kept free by these figures (`Engine::new`).
 const _: () =
     assert!(INCIDENT_BYTES >= 4 + KEY_BYTES_MAX + 4 + 4, "a key with its length, kind, length of the fragment");
-const _: () = assert!(VERDICT_BYTES == 4 + 4 + 8, "code, boot, counter");
+const _: () = assert!(VERDICT_BYTES == 4 + 4 + 4 + 8, "code, epoch, boot, counter");
 
 /// Most sources of a run whose figures a snapshot keeps.
 const SOURCES_KEPT_MAX: usize = 4096;
@@ -223,7 +226,8 @@ impl Taken {
         );
         let mut out = Writer(Vec::new());
         // Version and shards first: a reader of another build stops here, before it takes anything for something else.
-        out.u32(VERSION);
+        let epochs = self.verdicts.iter().any(|given| given.token.epoch != 0);
+        out.u32(if epochs { VERSION_MEMBER } else { VERSION });
         out.u32(SHARDS as u32);
         out.u64(self.boundary.order);
         out.u32(self.boundary.slot);
@@ -270,9 +274,13 @@ impl Taken {
         self.marks.write(&mut out);
         out.u32(self.verdicts.len() as u32);
         for given in self.verdicts {
+            let Token { epoch, boot, counter } = given.token;
             out.u32(u32::from(given.code.0));
-            out.u32(given.boot);
-            out.u64(given.counter);
+            if epochs {
+                out.u32(epoch);
+            }
+            out.u32(boot);
+            out.u64(counter);
         }
         out.u32(self.holds.1);
         out.u32(self.holds.0.len() as u32);
@@ -293,9 +301,9 @@ impl SnapshotContent {
         let schema = &keyspace.schema;
         let mut reader = Reader(bytes);
         let (version, shards) = (reader.u32()?, reader.u32()?);
-        if !(VERSION_MIN..=VERSION).contains(&version) || shards != SHARDS as u32 {
+        if !(VERSION_MIN..=VERSION_MEMBER).contains(&version) || shards != SHARDS as u32 {
             return Err(Error::invalid(format!(
-                "a snapshot of version {version} with {shards} shards; this build reads {VERSION_MIN} to {VERSION} with {SHARDS}"
+                "a snapshot of version {version} with {shards} shards; this build reads {VERSION_MIN} to {VERSION_MEMBER} with {SHARDS}"
             )));
         }
         let boundary = Boundary { order: reader.u64()?, slot: reader.u32()?, position: reader.u64()? };
@@ -337,7 +345,8 @@ impl SnapshotContent {
         content.marks = KeyTable::read(&mut reader)?;
         for _ in 0..reader.u32()? {
             let code = Code(reader.u32()? as u16);
-            content.verdicts.push(Given { code, boot: reader.u32()?, counter: reader.u64()? });
+            let epoch = if version < VERSION_MEMBER { 0 } else { reader.u32()? };
+            content.verdicts.push(Given { code, token: Token { epoch, boot: reader.u32()?, counter: reader.u64()? } });
         }
         content.next_hold = reader.u32()?;
         for _ in 0..reader.u32()? {

@@ -5,11 +5,12 @@
 
 use super::Holder;
 use forebay_core::HolderStats;
+use forebay_core::map::Seat;
 use forebay_media::bytes::Superblock;
 use forebay_media::hot::{Kept, KeptBy};
 use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// This life.
@@ -25,6 +26,12 @@ pub(crate) struct Life {
     pub(crate) holders: Mutex<Vec<Weak<Holder>>>,
     pub(crate) handles: AtomicU64,
     pub(crate) closed: AtomicBool,
+    /// What the node is in its cluster; `None` outside of one.
+    pub(crate) seat: Mutex<Option<Arc<Seat>>>,
+    /// Epoch of the adopted map; 0 without one.
+    pub(crate) epoch: AtomicU32,
+    /// Held while a map is adopted, over waits for its being durable.
+    pub(crate) adopting: Mutex<()>,
     /// Held by a round of maintenance: closing waits for it.
     pub(crate) maintaining: Mutex<()>,
 }
@@ -38,6 +45,9 @@ impl Life {
             superblock: Mutex::new(superblock),
             losses: Mutex::default(),
             holders: Mutex::default(),
+            seat: Mutex::new(None),
+            epoch: AtomicU32::new(0),
+            adopting: Mutex::new(()),
             handles: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             maintaining: Mutex::new(()),

@@ -31,6 +31,7 @@ use crate::rounds::Upkeep;
 use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
 use crate::time;
+use forebay_core::map::{Role, Seat};
 use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, SeededHasher, Signature, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept};
@@ -143,6 +144,15 @@ impl Engine {
         }
     }
 
+    /// At an opening, before anything is found: what is recovered is put by the node's roles (`recover`).
+    pub(crate) fn begin_in(&self, seat: Option<Arc<Seat>>) {
+        if let Some(seat) = &seat {
+            self.life.epoch.store(seat.map().epoch(), Ordering::Release);
+            self.shards.lock_all().iter_mut().for_each(|shard| shard.seat = Some(seat.clone()));
+        }
+        *self.life.seat.lock() = seat;
+    }
+
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.config.clock.now_ns()
@@ -209,6 +219,37 @@ impl Engine {
     /// Whether a key was removed from an event of a device that is not there.
     pub(crate) fn is_removed_elsewhere(&self, key: &[u8]) -> bool {
         self.decisions.absent.get().is_some_and(|absent| absent.is_removed(key))
+    }
+
+    /// What this node is for an event; its home, where there is no cluster.
+    #[inline]
+    pub(crate) fn role(&self, shard: &Shard, primary: &[u8]) -> Role {
+        shard.seat.as_ref().map_or(Role::Home, |seat| seat.role(self.keyspace.schema.run_of(primary), primary))
+    }
+
+    /// The epoch of an event's slot; 0 outside of a cluster.
+    #[inline]
+    pub(crate) fn slot_epoch(&self, shard: &Shard, primary: &[u8]) -> u32 {
+        shard.seat.as_ref().map_or(0, |seat| seat.since(self.keyspace.schema.run_of(primary), primary))
+    }
+
+    /// The live event of a key; `None` if there is none, which only its home can say.
+    ///
+    /// # Errors
+    /// `Fenced` where its home is another node.
+    #[inline]
+    pub(crate) fn find(&self, shard: &Shard, primary: &[u8]) -> Result<Option<u32>> {
+        match shard.events.find_live(primary) {
+            None if self.role(shard, primary) != Role::Home => Err(self.elsewhere(shard, primary)),
+            found => Ok(found),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn elsewhere(&self, shard: &Shard, primary: &[u8]) -> Error {
+        let schema = &self.keyspace.schema;
+        let says = |seat: &Arc<Seat>| seat.elsewhere(schema.run_of(primary), primary, &schema.text(primary));
+        shard.seat.as_ref().map_or_else(|| Error::internal("an event elsewhere, without a cluster"), says)
     }
 
     /// Takes a live event out for good (`Shard::end`) and gives its reserves back.

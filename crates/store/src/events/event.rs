@@ -18,6 +18,8 @@ pub(crate) enum State {
     #[default]
     Vacant,
     Live(LiveState),
+    /// Its home is another node: fragments are kept here, and nothing is listed, leased or booked.
+    Foreign,
     /// Decided or removed while records were in flight; ends when the last of them reports.
     Gone,
 }
@@ -180,8 +182,8 @@ impl Event {
     }
 
     /// A new event of a run, which waits for fragments.
-    pub(crate) fn open(run: u16, now_ns: u64) -> Event {
-        Event { arrival_ns: now_ns, link: NIL, run, state: State::Live(LiveState::Open), ..Event::default() }
+    pub(crate) fn new(run: u16, state: State, now_ns: u64) -> Event {
+        Event { arrival_ns: now_ns, link: NIL, run, state, ..Event::default() }
     }
 
     /// The number of its lease; [`NIL`] where it has none.

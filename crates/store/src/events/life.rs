@@ -18,7 +18,10 @@ impl ShardEvents {
     /// The event's part of the ledger.
     pub(crate) fn tally(&self, event: u32) -> Tally {
         let event = &self.slab[event];
-        debug_assert!(event.present == 0 || event.is(Flag::Counted), "fragments belong to an event that is counted");
+        debug_assert!(
+            event.present == 0 || event.is(Flag::Counted) || event.state == State::Foreign,
+            "fragments belong to an event that is counted"
+        );
         Tally { events: u64::from(event.is(Flag::Counted)), fragments: u64::from(event.present), bytes: event.bytes }
     }
 
@@ -43,7 +46,6 @@ impl ShardEvents {
         // Fields apart, so that the event's line is found once: this is the path of every put.
         let ShardEvents { slab: events, runs, own_rules, .. } = self;
         let leaf = &mut events[event];
-        let State::Live(state) = leaf.state else { return };
         let run = &mut runs[leaf.run as usize];
         let rule = match leaf.rule {
             0 => &run.plan.rules[0],
@@ -51,6 +53,11 @@ impl ShardEvents {
             class => run.plan.rules.get(class as usize).unwrap_or(&run.plan.rules[0]),
         };
         leaf.arrived += u16::from(rule.counts(key.1));
+        let State::Live(state) = leaf.state else {
+            // Booked where its home is.
+            run.keep(leaf, key, length);
+            return;
+        };
         // Most fragments leave their event waiting for more: nothing else is looked at for those.
         let reached = rule.wanted().is_some_and(|wanted| usize::from(leaf.arrived) + run.masks.len() >= wanted);
         run.add(leaf, state, key, length);
@@ -273,7 +280,7 @@ impl ShardEvents {
         self.ranks.get(&event).copied().unwrap_or(u128::MAX)
     }
 
-    fn unlink(&mut self, event: u32, state: LiveState) {
+    pub(super) fn unlink(&mut self, event: u32, state: LiveState) {
         // Held and listed exclude each other: a held event is in the list of the held alone.
         debug_assert!(
             !self.slab[event].is(Flag::Held) || state == LiveState::Ready && !self.slab[event].is(Flag::ListedFar),
@@ -432,7 +439,10 @@ impl ShardEvents {
     pub(crate) fn withdraw(&mut self, event: u32) {
         let leaf = &self.slab[event];
         debug_assert!(leaf.present == 0 && !leaf.is(Flag::Counted), "something of event {event} was acknowledged");
-        self.unlink(event, LiveState::Open);
+        match self.slab[event].state {
+            State::Foreign => self.runs[self.slab[event].run as usize].foreign -= 1,
+            _ => self.unlink(event, LiveState::Open),
+        }
         let primary = self.primary(event);
         self.leave(event, primary.as_bytes());
         self.forget(event);
@@ -549,9 +559,10 @@ impl ShardEvents {
     /// Every live event, in no order that matters.
     pub(crate) fn all_events(&self) -> impl Iterator<Item = u32> + '_ {
         let first = self.seek(&vec![0; self.shape.form.primary]);
-        std::iter::successors(first, |&event| {
+        let all = std::iter::successors(first, |&event| {
             self.primary(event).successor().and_then(|from| self.seek(from.as_bytes()))
-        })
+        });
+        all.filter(|&event| self.slab[event].state != State::Foreign)
     }
 
     /// An event stops waiting: the sources that it lacks are noted as missed. One of which nothing came says that the
@@ -592,6 +603,12 @@ impl Run {
         if first && leaf.is(Flag::Announced) {
             self.ledger.awaited = self.ledger.awaited.wrapping_sub(1);
         }
+        self.keep(leaf, (primary, rest), length);
+    }
+
+    /// A fragment of one of its events can be read; `sources` says what came to this node.
+    #[inline]
+    fn keep(&mut self, leaf: &mut Event, (primary, rest): (&[u8], &[u8]), length: u32) {
         leaf.present += 1;
         leaf.bytes += u64::from(length);
         self.sources.arrived(rest, length, primary);
@@ -599,9 +616,9 @@ impl Run {
 }
 
 impl Event {
-    /// Whether it waits in the store, for fragments or for a worker.
+    /// Whether it takes fragments: it waits in the store for more, or for a worker, or its home is another node.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
-        matches!(self.state, State::Live(LiveState::Open | LiveState::Ready))
+        matches!(self.state, State::Live(LiveState::Open | LiveState::Ready) | State::Foreign)
     }
 }

@@ -168,9 +168,10 @@ impl List {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Event;
+    use super::super::event::{Event, State};
     use super::super::slot::Table;
     use super::*;
+    use forebay_core::LiveState;
     use proptest::prelude::*;
 
     /// The order in which a full level goes down: the youngest first, batch by batch, while others arrive.
@@ -181,14 +182,14 @@ mod tests {
         for batch in 0..40 {
             waiting.extend(batch * 300..(batch + 1) * 300);
             for arrival_ns in waiting.split_off(waiting.len() - 100).into_iter().rev() {
-                let at = events.insert(Event::open(0, arrival_ns), Table::default());
+                let at = events.insert(Event::new(0, State::Live(LiveState::Open), arrival_ns), Table::default());
                 steps += list.place_of(&events, arrival_ns).1;
                 list.insert_by_arrival(&mut events, at);
             }
         }
         let filled = list.len();
         while let Some(arrival_ns) = waiting.pop() {
-            let at = events.insert(Event::open(0, arrival_ns), Table::default());
+            let at = events.insert(Event::new(0, State::Live(LiveState::Open), arrival_ns), Table::default());
             steps += list.place_of(&events, arrival_ns).1;
             list.insert_by_arrival(&mut events, at);
         }
@@ -202,7 +203,7 @@ mod tests {
         fn places_by_arrival_are_those_of_a_stable_sort(arrivals in prop::collection::vec((0_u64..8, any::<bool>()), 0..60)) {
             let (mut events, mut list, mut sorted) = (EventSlab::new(), List::new(), Vec::new());
             for (arrival_ns, leaves) in arrivals {
-                let at = events.insert(Event::open(0, arrival_ns), Table::default());
+                let at = events.insert(Event::new(0, State::Live(LiveState::Open), arrival_ns), Table::default());
                 list.insert_by_arrival(&mut events, at);
                 sorted.push((arrival_ns, at));
                 if leaves {

@@ -5,6 +5,7 @@
 
 mod all;
 mod event;
+mod foreign;
 mod incidents;
 mod life;
 mod list;
@@ -25,6 +26,7 @@ mod waiting;
 
 pub(crate) use all::Events;
 pub(crate) use event::{EventSlab, Flag, NIL, State};
+pub(crate) use foreign::Kept as KeptForeign;
 pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
 pub(crate) use reason::Reason;

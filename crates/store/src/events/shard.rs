@@ -14,6 +14,7 @@
 //! is in the radix tree exactly while it is live; `oldest_ready` is what the head of `ready` says.
 
 use super::event::{Event, EventSlab, State};
+use super::foreign::Kept;
 use super::incidents::Incidents;
 use super::list::List;
 use super::ready::Ready;
@@ -39,6 +40,8 @@ const _: () = assert!(SHARD_BLOCK_BITS < u64::BITS);
 #[derive(Debug, Default)]
 pub(crate) struct LeaseState {
     pub(crate) event: u32,
+    /// The epoch of the event's slot when it was granted; 0 outside of a cluster.
+    pub(crate) epoch: u32,
     pub(crate) counter: u64,
     pub(crate) granted_ns: u64,
     pub(crate) deadline_ns: u64,
@@ -75,6 +78,8 @@ pub(crate) struct Lists {
     pub(crate) debug_bytes: u64,
     /// Why the events of the debug stream went there.
     pub(crate) reasons: FixedMap<u32, u8>,
+    /// Where foreign events had gone that were accepted, or in the debug stream.
+    pub(crate) foreign: FixedMap<u32, Kept>,
 }
 
 /// Leases that are out, and what was answered under those that ended.
@@ -173,6 +178,7 @@ impl ShardEvents {
                 accepted: List::new(),
                 debug_bytes: 0,
                 reasons: FixedMap::default(),
+                foreign: FixedMap::default(),
             },
             leases: Leases { out: Slab::new(), timers: Timers::default(), verdicts: Verdicts::default(), granted: 0 },
             own_rules: FixedMap::default(),
@@ -187,10 +193,16 @@ impl ShardEvents {
     pub(crate) fn find(&self, primary: &[u8]) -> Option<u32> {
         let found = self.art.get(&self.keys(), primary);
         debug_assert!(
-            found.is_none_or(|event| matches!(self.slab[event].state, State::Live(_))),
-            "an event is in the tree exactly while it is live"
+            found.is_none_or(|event| matches!(self.slab[event].state, State::Live(_) | State::Foreign)),
+            "an event is in the tree exactly while it is live, or foreign"
         );
         found
+    }
+
+    /// As [`ShardEvents::find`], of events that have their home here.
+    #[inline]
+    pub(crate) fn find_live(&self, primary: &[u8]) -> Option<u32> {
+        self.find(primary).filter(|&event| self.slab[event].state != State::Foreign)
     }
 
     /// One step of a lookup on its way to an event; a hint, as that of `index/prefetch.rs`.
@@ -274,18 +286,29 @@ impl ShardEvents {
 
     /// A new open event, linked in its run's open list.
     pub(crate) fn create(&mut self, primary: &[u8], run: u16, now_ns: u64) -> u32 {
+        let event = self.create_as(State::Live(LiveState::Open), primary, run, now_ns);
+        self.runs[run as usize].open.push_back(&mut self.slab, event);
+        event
+    }
+
+    /// A new event whose home is another node.
+    pub(crate) fn create_foreign(&mut self, primary: &[u8], run: u16, now_ns: u64) -> u32 {
+        self.runs[run as usize].foreign += 1;
+        self.create_as(State::Foreign, primary, run, now_ns)
+    }
+
+    fn create_as(&mut self, state: State, primary: &[u8], run: u16, now_ns: u64) -> u32 {
         debug_assert!(self.find(primary).is_none(), "a primary key has one event");
         // Sized for the event that the run's rule expects, up to a point: an event that stays small must not hold the table of
         // a large one.
         let wanted = self.runs[run as usize].plan.rules[0].wanted().unwrap_or(1);
         let block = self.tables.allocate(self.shape.form.bytes(if wanted <= 64 { wanted } else { 16 }));
         self.tables.bytes_mut(block)[..primary.len()].copy_from_slice(primary);
-        let event = self.slab.insert(Event::open(run, now_ns), Table { block, slots: 0 });
+        let event = self.slab.insert(Event::new(run, state, now_ns), Table { block, slots: 0 });
         let first = self.first_stage(event);
         self.slab[event].set_progress(first, 0);
         let keys = Keys { form: self.shape.form, events: &self.slab, tables: &self.tables };
         self.art.insert(&keys, primary, event);
-        self.runs[run as usize].open.push_back(&mut self.slab, event);
         event
     }
 

@@ -42,9 +42,8 @@ impl Code {
 /// A verdict as it is kept over a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
-    pub(crate) boot: u32,
+    pub(crate) token: Token,
     pub(crate) code: Code,
-    pub(crate) counter: u64,
 }
 
 /// One shard's memory of this life.
@@ -96,20 +95,20 @@ impl Verdicts {
 pub(crate) struct Recent {
     last: VecDeque<Given>,
     /// Those that no shard's own memory has: of earlier lives, and of leases held for long.
-    by_name: FixedMap<(u32, u64), Code>,
+    by_name: FixedMap<Token, Code>,
 }
 
 impl Recent {
     /// Keeps a verdict among the last `bound`; `named` where a repeat must find it here.
     pub(crate) fn keep(&mut self, given: Given, named: bool, bound: usize) {
         // A replay of the log says again what a snapshot said: kept once.
-        if named && self.by_name.insert((given.boot, given.counter), given.code).is_some() {
+        if named && self.by_name.insert(given.token, given.code).is_some() {
             return;
         }
         self.last.push_back(given);
         while self.last.len() > bound {
             if let Some(oldest) = self.last.pop_front() {
-                self.by_name.remove(&(oldest.boot, oldest.counter));
+                self.by_name.remove(&oldest.token);
             }
         }
         debug_assert!(
@@ -120,7 +119,12 @@ impl Recent {
 
     /// How a lease ended that is kept by name.
     pub(crate) fn get(&self, token: Token) -> Option<Code> {
-        self.by_name.get(&(token.boot, token.counter)).copied()
+        self.by_name.get(&token).copied()
+    }
+
+    /// As [`Recent::get`], and among all that are kept: for a lease of this life whose slot has another epoch since.
+    pub(crate) fn find(&self, token: Token) -> Option<Code> {
+        self.last.iter().rfind(|given| given.token == token).map(|given| given.code)
     }
 
     /// The verdicts that a restart must know, oldest first.
@@ -129,7 +133,7 @@ impl Recent {
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.last.capacity() * size_of::<Given>() + self.by_name.capacity() * 24
+        self.last.capacity() * size_of::<Given>() + self.by_name.capacity() * size_of::<(Token, Code)>()
     }
 }
 
@@ -150,11 +154,13 @@ mod tests {
         assert!(verdicts.note(far, accepted) && !verdicts.note(2, accepted));
         assert_eq!([1, 5, far].map(|n| verdicts.get(n)), [None, Some(rejected), Some(accepted)]);
         assert_eq!(verdicts.get(far - 1), None);
+        let token = |counter| Token { epoch: 0, boot: 1, counter };
         let mut recent = Recent::default();
         for counter in 0..10 {
-            recent.keep(Given { boot: 1, code: accepted, counter }, true, 4);
+            recent.keep(Given { token: token(counter), code: accepted }, true, 4);
         }
-        let token = |counter| Token { epoch: 0, boot: 1, counter };
+        assert_eq!(recent.find(token(6)), Some(accepted));
+        assert_eq!(recent.get(Token { epoch: 2, ..token(6) }), None, "another epoch, another lease");
         assert_eq!([5, 6].map(|counter| recent.get(token(counter))), [None, Some(accepted)]);
         assert_eq!(recent.last().count(), 4);
     }

@@ -21,7 +21,7 @@ use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
 use crate::runs::{Hold, KnownProducer, KnownRun, apply_mask};
 use crate::shards::ShardGuard;
 use forebay_core::limits::STREAMS_MAX;
-use forebay_core::{Error, Interval, IntervalSet, Ledger, Result, Tally, Token};
+use forebay_core::{Error, Interval, IntervalSet, Ledger, Result, Tally};
 use forebay_media::bytes::{Blob, Decision, DecisionKind, SegmentHeader, SegmentKind, Slot};
 use forebay_media::hot::{Boundary, FREE, LOG};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
@@ -513,13 +513,12 @@ fn add_piece(of_shard: &mut Vec<Interval>, piece: Interval) {
 /// A verdict that is repeated is answered as it was the first time.
 fn note_verdict(engine: &Engine, primary: &[u8], decision: &Decision) {
     let Some(verdict) = Verdict::of(decision.kind) else { return };
-    let Token { boot, counter, .. } = decision.token;
     if engine.events.recent.lock().get(decision.token).is_some() {
         // A snapshot has it, with an output that may be forgotten since.
         return;
     }
     let detail = if verdict == Verdict::Passed { u32::from(decision.stage) } else { decision.detail };
-    let given = Given { boot, counter, code: engine.code(primary, verdict, detail) };
+    let given = Given { token: decision.token, code: engine.code(primary, verdict, detail) };
     engine.events.recent.lock().keep(given, true, engine.verdicts_kept());
 }
 

@@ -21,6 +21,7 @@ use crate::events::Reason;
 use crate::placement::{Level, There, Ticket};
 use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
+use forebay_core::map::Role;
 use forebay_core::{Error, FixedSet, LiveState, Result, SeededHasher, SeededMap, SeededSet};
 use forebay_media::bytes::{Decision, DecisionKind, RecordSeed, SegmentHeader, SegmentKind, SegmentState};
 use forebay_media::hot::{FREE, Location};
@@ -254,22 +255,8 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     let mut shards = engine.shards.lock_all();
     for shard in &mut shards {
         debug_assert!(!shard.events.recovering, "lists are as they were");
-        // An event on which processes died too often goes where a person looks.
-        let mut failed = shard.events.ready_events();
-        failed.retain(|&event| shard.events[event].deliveries() >= engine.keyspace.deliveries_max);
-        for event in failed {
-            let group = engine.group_of(shard, event);
-            let reason = Reason::ProcessDied as u8;
-            let record =
-                Decision { detail: u32::from(reason), ..shard.events.decision(event, DecisionKind::Debug, group) };
-            let recorded = engine.record(shard, event, &record).map(Ticket::unanswered).is_ok();
-            shard.events.move_to(event, LiveState::Debug);
-            shard.events.lists.reasons.insert(event, reason);
-            // Without a record its marks say so, beside its fragments: these stay where they are.
-            if recorded {
-                engine.queue_demotion(shard, event);
-            }
-        }
+        engine.stand_back(shard);
+        engine.take_out_failed(shard);
     }
     drop(shards);
     for cell in &engine.shards.cells {
@@ -286,6 +273,38 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     left.iter().for_each(|version| version.end(engine));
     engine.placement.hot.region.fence();
     Ok(())
+}
+
+impl Engine {
+    /// Events of which another node is the home leave the lists and the account: recovery finds every event as one of its own.
+    fn stand_back(&self, shard: &mut Shard) {
+        if shard.seat.is_some() {
+            for event in shard.events.every_event() {
+                if self.role(shard, shard.events.primary(event).as_bytes()) != Role::Home {
+                    shard.events.demote(event);
+                }
+            }
+        }
+    }
+
+    /// Ready events on which processes died too often go where a person looks.
+    pub(crate) fn take_out_failed(&self, shard: &mut Shard) {
+        let mut failed = shard.events.ready_events();
+        failed.retain(|&event| shard.events[event].deliveries() >= self.keyspace.deliveries_max);
+        for event in failed {
+            let group = self.group_of(shard, event);
+            let reason = Reason::ProcessDied as u8;
+            let record =
+                Decision { detail: u32::from(reason), ..shard.events.decision(event, DecisionKind::Debug, group) };
+            let recorded = self.record(shard, event, &record).map(Ticket::unanswered).is_ok();
+            shard.events.move_to(event, LiveState::Debug);
+            shard.events.lists.reasons.insert(event, reason);
+            // Without a record its marks say so, beside its fragments: these stay where they are.
+            if recorded {
+                self.queue_demotion(shard, event);
+            }
+        }
+    }
 }
 
 /// Ends the versions whose updates were cut off before their records: now these are written, and durable before the

@@ -549,8 +549,6 @@ impl<'a> Records<'a> {
         self.read_event_record(at, event)?;
         let shard = &mut *self.shards[at];
         debug_assert!(shard.events[event].run as usize == run, "it is in its run's list");
-        let of_run = &shard.events.runs[run];
-        let stopped = !of_run.state.takes_events() && of_run.plan.grace_ns == 0;
         let leaf = &shard.events[event];
         if shard.events.slots(event) == 0 {
             debug_assert!(leaf.present == 0, "a fragment has a slot");
@@ -577,22 +575,7 @@ impl<'a> Records<'a> {
                     shard.events.slab.set_at(event, At::MarksLogged);
                 }
             }
-            let marked = shard.events[event].is_marked_ready() || stopped;
-            shard.events.consider_recovered(event);
-            // It was ready before, or its run takes nothing more: it does not wait for what it lacks.
-            if marked && shard.events[event].state == State::Live(LiveState::Open) {
-                shard.events[event].mark_ready();
-                shard.events.move_to(event, LiveState::Ready);
-            } else if !shard.events[event].is_marked_ready()
-                && shard.events[event].state == State::Live(LiveState::Ready)
-                && engine.may_wait_again(shard, event)
-            {
-                // It is given out in this life, and a mask that made it ready may be lifted: marked as if it had come now.
-                shard.events[event].mark_ready();
-                if shard.events.slab.at(event, At::Warm) {
-                    shard.events.slab.set_at(event, At::MarksLogged);
-                }
-            }
+            engine.settle_found(shard, event);
             self.adopt_image_state(at, event);
         }
         Ok(())
@@ -604,17 +587,13 @@ impl<'a> Records<'a> {
         decided.accepted.each(|primary, output| {
             let shard = &mut *shards[engine.shards.shard_of(primary)];
             if let Some(event) = shard.events.find(primary) {
-                shard.events.move_to(event, LiveState::Accepted);
-                shard.events[event].set_output(output as u32);
-                engine.queue_again(shard, event);
+                engine.settle_accepted(shard, event, output as u32);
             }
         });
         decided.debug.each(|primary, reason| {
             let shard = &mut *shards[engine.shards.shard_of(primary)];
             if let Some(event) = shard.events.find(primary) {
-                shard.events.move_to(event, LiveState::Debug);
-                shard.events.lists.reasons.insert(event, reason as u8);
-                engine.queue_again(shard, event);
+                engine.settle_debug(shard, event, reason as u8);
             }
         });
     }
@@ -656,6 +635,44 @@ impl<'a> Records<'a> {
         }
         self.engine.follow_attributes(shard, event, &record.attributes);
         Ok(())
+    }
+}
+
+impl Engine {
+    /// An open event of which all is known goes where its marks say, and its run.
+    pub(crate) fn settle_found(&self, shard: &mut Shard, event: u32) {
+        let of_run = &shard.events.runs[shard.events[event].run as usize];
+        let stopped = !of_run.state.takes_events() && of_run.plan.grace_ns == 0;
+        let marked = shard.events[event].is_marked_ready() || stopped;
+        shard.events.consider_recovered(event);
+        // It was ready before, or its run takes nothing more: it does not wait for what it lacks.
+        if marked && shard.events[event].state == State::Live(LiveState::Open) {
+            shard.events[event].mark_ready();
+            shard.events.move_to(event, LiveState::Ready);
+        } else if !shard.events[event].is_marked_ready()
+            && shard.events[event].state == State::Live(LiveState::Ready)
+            && self.may_wait_again(shard, event)
+        {
+            // It is given out in this life, and a mask that made it ready may be lifted: marked as if it had come now.
+            shard.events[event].mark_ready();
+            if shard.events.slab.at(event, At::Warm) {
+                shard.events.slab.set_at(event, At::MarksLogged);
+            }
+        }
+    }
+
+    /// An event that the log says is accepted, and where it goes.
+    pub(crate) fn settle_accepted(&self, shard: &mut Shard, event: u32, output: u32) {
+        shard.events.move_to(event, LiveState::Accepted);
+        shard.events[event].set_output(output);
+        self.queue_again(shard, event);
+    }
+
+    /// An event that the log says is in the debug stream, and why.
+    pub(crate) fn settle_debug(&self, shard: &mut Shard, event: u32, reason: u8) {
+        shard.events.move_to(event, LiveState::Debug);
+        shard.events.lists.reasons.insert(event, reason);
+        self.queue_again(shard, event);
     }
 }
 

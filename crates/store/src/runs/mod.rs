@@ -25,7 +25,7 @@ use crate::locks::{self, Owner, Ranked, RankedRw};
 use forebay_core::{MaskRecord, PrescaleRecord, RunConfig, RunState, Signature};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The runs of one store.
 pub(crate) struct Runs {
@@ -37,6 +37,8 @@ pub(crate) struct Runs {
     pub(crate) samplers: Samplers,
     /// What maintenance knows of sources, by run.
     pub(crate) watched: Ranked<BTreeMap<u64, Watched>>,
+    /// Runs from this number on wait for the adoption of a map. Changed under `known`.
+    pub(crate) closed_from: AtomicU64,
     /// Held by the thread that closes a run, before anything else, and over waits for devices.
     pub(crate) closing: Mutex<()>,
 }
@@ -51,6 +53,7 @@ impl Runs {
             next_hold: AtomicU32::new(1),
             samplers: Samplers::default(),
             watched: Ranked::new(owner, locks::WATCHED, BTreeMap::new()),
+            closed_from: AtomicU64::new(u64::MAX),
             closing: Mutex::new(()),
         }
     }

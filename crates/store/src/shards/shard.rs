@@ -13,6 +13,7 @@
 use crate::decisions::Superseded;
 use crate::events::{Ended, Flag, Shape, ShardEvents, State, Word};
 use crate::placement::{At, Places};
+use forebay_core::map::Seat;
 use forebay_core::{Key, LiveState, SeededHasher};
 use forebay_media::bytes::DecisionKind;
 use forebay_media::hot::Location;
@@ -27,11 +28,13 @@ pub(crate) struct Shard {
     pub(crate) events: ShardEvents,
     pub(crate) places: Places,
     pub(crate) closed: bool,
+    /// What the node is in its cluster; `None` outside of one.
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 impl Shard {
     pub(super) fn new(shape: Shape, hot_events: Arc<AtomicU64>, hasher: SeededHasher) -> Shard {
-        Shard { events: ShardEvents::new(shape), places: Places::new(hot_events, hasher), closed: false }
+        Shard { events: ShardEvents::new(shape), places: Places::new(hot_events, hasher), closed: false, seat: None }
     }
 
     /// A fragment, a removed key or a place for one joins the event's table.

@@ -14,7 +14,7 @@
 
 use crate::decisions::{HotLength, KeyTable, Seen, Sum, Superseded, Taken, mark_of, output_number};
 use crate::engine::Engine;
-use crate::events::{Flag, Given, Incident, PlaceBits, State};
+use crate::events::{Flag, Given, Incident, KeptForeign, PlaceBits, State};
 use crate::levels::mark_detail;
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, records_kept, verdicts_kept};
 use crate::placement::At;
@@ -168,20 +168,31 @@ impl Engine {
     fn take_event(&self, shard: &Shard, event: u32, taken: &mut OfShards) {
         let form = self.shards.decided_form;
         let leaf = &shard.events[event];
-        let State::Live(state) = leaf.state else { return };
+        let (state, output) = match (leaf.state, shard.events.kept_foreign(event)) {
+            (State::Live(LiveState::Accepted), _) => (LiveState::Accepted, leaf.output()),
+            (State::Live(state), _) => (state, 0),
+            // Its decision is in force again if its home comes back.
+            (State::Foreign, Some(KeptForeign::Accepted(output))) => (LiveState::Accepted, output),
+            (State::Foreign, Some(KeptForeign::Debug(_))) => (LiveState::Debug, 0),
+            (State::Foreign, None) => (LiveState::Open, 0),
+            _ => return,
+        };
         // What images say need not be said here: a full warm level would make each snapshot as large as itself.
         let settled = shard.events.slab.at(event, At::SettledThere) && leaf.is(Flag::Far);
         let marked = shard.events.slab.at(event, At::MarksLogged);
         match state {
             LiveState::Accepted => {
-                taken.used.extend(output_number(leaf.output()));
+                taken.used.extend(output_number(output));
                 // Of a settled one the images say so.
                 if !settled {
-                    taken.accepted.add(form, shard.events.primary(event).as_bytes(), u64::from(leaf.output()));
+                    taken.accepted.add(form, shard.events.primary(event).as_bytes(), u64::from(output));
                 }
             }
             LiveState::Debug => {
-                let reason = shard.events.lists.reasons.get(&event).copied().unwrap_or_default();
+                let reason = match shard.events.kept_foreign(event) {
+                    Some(KeptForeign::Debug(reason)) => reason,
+                    _ => shard.events.lists.reasons.get(&event).copied().unwrap_or_default(),
+                };
                 taken.debug.add(form, shard.events.primary(event).as_bytes(), u64::from(reason));
             }
             _ => {}
@@ -303,6 +314,6 @@ mod tests {
         assert!(SnapshotContent::read(&keyspace, &bytes).is_ok());
         bytes[..4].copy_from_slice(&(3_u32).to_le_bytes());
         let refused = SnapshotContent::read(&keyspace, &bytes).err().unwrap();
-        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4 to 5"), "{refused}");
+        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4 to 6"), "{refused}");
     }
 }

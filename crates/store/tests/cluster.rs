@@ -1,0 +1,353 @@
+//! A store as a node of a cluster: the map that it adopts, whose events it serves, and what becomes of them when their home
+//! changes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::driver::{Driver, execute, keyspace};
+use common::model::Model;
+use common::ops::Op;
+use common::{TempDir, key, put, refused, small_config};
+use forebay_store::core::map::{ClusterMap, Hex128, Succession};
+use forebay_store::core::{
+    Bounds, Key, Keyspace, Kind, Ledger, LiveState, ManualClock, OpenEvent, Primary, RunConfig, Tally, Token,
+};
+use forebay_store::{Config, EventInfo, GetAny, PutOptions, PutOutcome, Sources, Store};
+use forebay_testkit::media::SimMedium;
+use proptest::prelude::*;
+use std::fs;
+use std::sync::Arc;
+
+const CLUSTER: u128 = 0xC1;
+/// A store that does not exist.
+const OTHER: u128 = 0x07;
+
+/// First run, the epochs of its members and of its slots, and the members of their lower and upper half.
+type OneLayout<'a> = (u64, u32, u32, [&'a [u16]; 2]);
+
+/// A map of nodes 1 and 2, the first of which holds `store`.
+fn map(epoch: u32, store: Hex128, copies: u8, layouts: &[OneLayout<'_>]) -> Arc<ClusterMap> {
+    let group = |joined: u32, since: u32, members: &[u16]| {
+        let members: Vec<String> = members.iter().map(|node| format!("[{node},{joined},\"full\"]")).collect();
+        format!("{{\"since\":{since},\"members\":[{}]}}", members.join(","))
+    };
+    let layouts: Vec<String> = layouts
+        .iter()
+        .map(|(from, joined, since, [low, high])| {
+            let (low, high) = (group(*joined, *since, low), group(*joined, *since, high));
+            format!("{{\"from_run\":{from},\"slots\":[[0,2047,{low}],[2048,4095,{high}]]}}")
+        })
+        .collect();
+    let node = |id: u16, store: u128| {
+        format!(
+            "{{\"id\":{id},\"name\":\"n{id}\",\"at\":[\"tcp://n{id}:7440\"],\"domain\":\"d{id}\",\
+             \"holds\":[\"{store:032x}\",0],\"state\":\"active\"}}"
+        )
+    };
+    let text = format!(
+        "{{\"cluster\":\"{CLUSTER:032x}\",\"epoch\":{epoch},\"nodes\":[{},{}],\"keyspaces\":{{\"model\":\
+         {{\"copies\":{copies},\"copies_min\":1,\"layouts\":[{}]}}}}}}",
+        node(1, store.0),
+        node(2, OTHER),
+        layouts.join(",")
+    );
+    Arc::new(ClusterMap::from_json(&text).unwrap())
+}
+
+/// Node 1 has the lower half of the slots, node 2 the upper one.
+fn halves(epoch: u32, store: Hex128) -> Arc<ClusterMap> {
+    map(epoch, store, 1, &[(0, 1, 1, [&[1], &[2]])])
+}
+
+fn events_of(store: &Store, map: &ClusterMap, home: u16, run: u64, n: usize) -> Vec<Primary> {
+    let placement = map.keyspace("model").unwrap();
+    let all = (0..).map(|event| store.schema().primary(&[run, event * 64]).unwrap());
+    all.filter(|primary| placement.home(run, primary.as_bytes()) == home).take(n).collect()
+}
+
+fn source(store: &Store, primary: &Primary, source: u64) -> Key {
+    let values = store.schema().values(primary.as_bytes());
+    key(values[0], values[1], source)
+}
+
+fn stored(store: &Store, key: &Key) {
+    assert_eq!(put(store, key, b"bytes").unwrap(), PutOutcome::Stored);
+}
+
+#[test]
+fn a_node_serves_its_own_events_and_names_the_home_of_others() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &keyspace(1), small_config()).unwrap();
+    let map = halves(3, store.holding().0);
+    assert_eq!((store.epoch(), store.adopted_map()), (0, None));
+    assert_eq!(store.adopt_map(&map).unwrap(), Succession::Later);
+    assert_eq!(store.adopt_map(&map).unwrap(), Succession::Same);
+    assert_eq!((store.epoch(), store.adopted_map()), (3, Some((map.clone(), 1))));
+    let (own, others) = (events_of(&store, &map, 1, 7, 3), events_of(&store, &map, 2, 7, 2));
+    for primary in &own {
+        stored(&store, &source(&store, primary, 0));
+    }
+    let there = &others[0];
+    let at = source(&store, there, 0);
+    let ledger = store.ledger(7).unwrap();
+    let says = |message: String| {
+        assert!(message.contains("its home is node 2") && message.contains("epoch 3"), "{message}");
+    };
+    says(refused(put(&store, &at, b"bytes"), Kind::Fenced));
+    says(refused(store.reserve(&at, 5, &PutOptions::default()), Kind::Fenced));
+    says(refused(store.get(&at), Kind::Fenced));
+    says(refused(store.get_event(there, &Sources::All), Kind::Fenced));
+    says(refused(store.open_event(there, &OpenEvent::default()), Kind::Fenced));
+    says(refused(store.seal(there), Kind::Fenced));
+    says(refused(store.remove(&at), Kind::Fenced));
+    says(refused(store.remove_event(there), Kind::Fenced));
+    says(refused(store.update(&at, b"more", None), Kind::Fenced));
+    says(refused(store.lease(there, None), Kind::Fenced));
+    says(refused(store.release(there), Kind::Fenced));
+    says(refused(store.replay(there), Kind::Fenced));
+    says(refused(store.outputs(there), Kind::Fenced));
+    says(refused(store.reject(there, &Token { epoch: 1, boot: 1, counter: 16 }), Kind::Fenced));
+    assert_eq!(store.ledger(7).unwrap(), ledger, "what is another node's is not booked here");
+    assert_eq!(store.why(&at).unwrap().answer, "elsewhere");
+    // What is absent at its home is absent.
+    let absent = &events_of(&store, &map, 1, 7, 4)[3];
+    assert!(store.get_event(absent, &Sources::All).unwrap().is_none());
+    // Tokens have the epoch of the slot, and a verdict is repeated under it, also after a restart.
+    let leases = store.get_any(&GetAny { n: 3, ..GetAny::default() }).unwrap();
+    let token = leases[0].token;
+    assert_eq!((leases.len(), token.epoch), (3, 1));
+    let primary = leases[0].primary;
+    store.reject(&primary, &token).unwrap();
+    drop(leases);
+    store.close().unwrap();
+    let store = Store::open(&dir.store(), small_config()).unwrap();
+    assert_eq!((store.epoch(), store.adopted_map().unwrap().1), (3, 1));
+    store.reject(&primary, &token).unwrap();
+    says(refused(put(&store, &at, b"bytes"), Kind::Fenced));
+    let again = Token { epoch: 2, ..token };
+    refused(store.reject(&primary, &again), Kind::Fenced);
+    assert_eq!(store.ledger(7).unwrap().imbalance(), None);
+}
+
+#[test]
+fn a_map_that_cannot_be_adopted_changes_nothing() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &keyspace(1), small_config()).unwrap();
+    let (own, other) = (store.holding().0, Hex128(9));
+    let message = refused(store.adopt_map(&halves(1, other)), Kind::Invalid);
+    assert!(message.contains("admits no node with store") && message.contains("under a new number"), "{message}");
+    store.run_open(5, &store.keyspace().run.clone()).unwrap();
+    let message = refused(store.adopt_map(&halves(1, own)), Kind::Invalid);
+    assert!(message.contains("run 5 has begun") && message.contains("from a later one on"), "{message}");
+    // Alone up to run 5, in halves from run 6 on.
+    let joined = map(2, own, 1, &[(0, 1, 1, [&[1], &[1]]), (6, 2, 2, [&[1], &[2]])]);
+    assert_eq!(store.adopt_map(&joined).unwrap(), Succession::Later);
+    let later = |epoch, from| {
+        map(epoch, own, 1, &[(0, 1, 1, [&[1], &[1]]), (6, 2, 2, [&[1], &[2]]), (from, epoch, epoch, [&[2], &[1]])])
+    };
+    stored(&store, &source(&store, &events_of(&store, &joined, 1, 8, 1)[0], 0));
+    let message = refused(store.adopt_map(&later(3, 8)), Kind::Invalid);
+    assert!(message.contains("run 8 has begun"), "{message}");
+    refused(store.adopt_map(&halves(1, own)), Kind::Fenced);
+    let another = map(2, own, 1, &[(0, 1, 1, [&[1], &[1]]), (7, 2, 2, [&[1], &[2]])]);
+    assert!(refused(store.adopt_map(&another), Kind::Conflict).contains("ALARM"));
+    assert_eq!(store.epoch(), 2);
+    assert_eq!(store.adopt_map(&later(3, 9)).unwrap(), Succession::Later);
+    // Runs that have begun stay where they are, and the next one goes by the new layout.
+    let event = &events_of(&store, &joined, 1, 9, 1)[0];
+    refused(put(&store, &source(&store, event, 0), b"bytes"), Kind::Fenced);
+    stored(&store, &source(&store, &events_of(&store, &joined, 1, 8, 2)[1], 0));
+    store.close().unwrap();
+    refused(store.adopt_map(&later(4, 10)), Kind::Closed);
+}
+
+#[test]
+fn a_node_opens_with_the_map_that_it_went_by_or_not_at_all() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &keyspace(1), small_config()).unwrap();
+    let own = store.holding().0;
+    let file = dir.store().join("map.json");
+    // A first adoption that was cut off before the superblock.
+    fs::write(&file, halves(1, own).to_json()).unwrap();
+    store.close().unwrap();
+    let store = Store::open(&dir.store(), small_config()).unwrap();
+    assert_eq!((store.epoch(), store.adopted_map()), (0, None));
+    store.adopt_map(&halves(5, own)).unwrap();
+    store.close().unwrap();
+    let open = || Store::open(&dir.store(), small_config());
+    for (text, says) in [
+        (halves(4, own).to_json(), "epoch 4, and this node went by epoch 5"),
+        (halves(5, own).to_json().replace(&format!("{CLUSTER:032x}"), &format!("{OTHER:032x}")), "is no map"),
+        ("nonsense".to_owned(), "is no map"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let message = refused(open(), Kind::Corrupt);
+        assert!(message.contains(says) && message.contains("put the present map"), "{message}");
+    }
+    fs::remove_file(&file).unwrap();
+    assert!(refused(open(), Kind::Corrupt).contains("cannot be read"));
+    // An adoption that was cut off between the file and the superblock is ended.
+    fs::write(&file, halves(6, own).to_json()).unwrap();
+    let store = open().unwrap();
+    assert_eq!(store.epoch(), 6);
+    store.close().unwrap();
+    fs::write(&file, halves(5, own).to_json()).unwrap();
+    assert!(refused(open(), Kind::Corrupt).contains("went by epoch 6"));
+}
+
+fn config(map: Option<Arc<ClusterMap>>) -> Config {
+    Config {
+        hot_bytes: REGION_BYTES,
+        segment_bytes: Some(16 << 10),
+        write_heads: 1,
+        put_deadline: std::time::Duration::ZERO,
+        maintenance: false,
+        clock: Arc::new(ManualClock::default()),
+        map,
+        ..Config::default()
+    }
+}
+
+const REGION_BYTES: u64 = 1 << 20;
+const COUNT: usize = 2;
+const BYTES_MAX: usize = 3000;
+
+/// One event, as a reader and an operator find it.
+type Found = (EventInfo, Vec<(Key, Vec<u8>)>, Option<Vec<String>>);
+
+/// All that a store says of its events.
+fn said(store: &Store) -> (Ledger, Vec<Found>) {
+    let found = store.events(&Bounds::all(store.schema())).unwrap().into_iter().map(|info| {
+        let event = store.get_event(&info.primary, &Sources::All).unwrap().unwrap();
+        let fragments = event.fragments.iter().map(|fragment| (fragment.key(), fragment.to_vec())).collect();
+        let outputs = store.outputs(&info.primary).unwrap();
+        (info, fragments, outputs.map(|outputs| outputs.into_iter().map(|(stream, _)| stream).collect()))
+    });
+    // Answers without a record are of the life that gave them: a kill forgets them.
+    let mut ledger = store.ledger(common::fixture::RUN).unwrap_or_default();
+    for answered in [ledger.duplicate, ledger.conflict, ledger.late, ledger.refused] {
+        ledger.offered -= answered;
+    }
+    ledger = Ledger {
+        duplicate: Tally::default(),
+        conflict: Tally::default(),
+        late: Tally::default(),
+        refused: Tally::default(),
+        ..ledger
+    };
+    (ledger, found.collect())
+}
+
+fn live(ledger: &Ledger) -> u64 {
+    [LiveState::Open, LiveState::Ready, LiveState::Leased, LiveState::Accepted, LiveState::Debug]
+        .iter()
+        .map(|&state| ledger.live[state].events)
+        .sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Events that became another node's and come back are what recovery makes of the same records, whether the node lived on
+    /// meanwhile or not.
+    #[test]
+    fn promotion_of_foreign_events_is_recovery_of_the_same_records(seed in any::<u64>(), turns in 20_usize..250) {
+        let medium = SimMedium::new(REGION_BYTES);
+        let store = Store::create_on(medium.clone(), &keyspace(COUNT), config(None)).unwrap();
+        let own = store.holding().0;
+        let led_by = |epoch, since, home| {
+            let members: &[u16] = if home == 1 { &[1, 2] } else { &[2, 1] };
+            map(epoch, own, 2, &[(0, 1, since, [members, members])])
+        };
+        let (first, away, back) = (led_by(1, 1, 1), led_by(2, 2, 2), led_by(3, 3, 1));
+        store.adopt_map(&first).unwrap();
+        store.run_open(common::fixture::RUN, &keyspace(COUNT).run).unwrap();
+        let mut model = Model::new(0, COUNT, BYTES_MAX);
+        model.may_mask = true;
+        let mut driver = Driver::new(seed, 1, 25);
+        for _ in 0..turns {
+            let op = driver.next_op(&model, false);
+            // A hold is a matter of each life.
+            if matches!(op, Op::Hold) {
+                continue;
+            }
+            let answer = execute(&store, &model, &op);
+            model.apply(&op, &answer).unwrap();
+        }
+        let image = medium.killed_now();
+        let recovered = Store::open_on(SimMedium::from_image(image), &keyspace(COUNT), config(Some(first))).unwrap();
+        let expected = said(&recovered);
+
+        store.adopt_map(&away).unwrap();
+        prop_assert_eq!(store.events(&Bounds::all(store.schema())).unwrap(), []);
+        let (ledger, _) = said(&store);
+        prop_assert_eq!((live(&ledger), ledger.imbalance()), (0, None));
+        prop_assert_eq!(store.get_any(&GetAny { n: 9, ..GetAny::default() }).unwrap().len(), 0);
+        let image = medium.killed_now();
+
+        store.adopt_map(&back).unwrap();
+        prop_assert_eq!(&said(&store), &expected);
+        let second = Store::open_on(SimMedium::from_image(image), &keyspace(COUNT), config(Some(away))).unwrap();
+        prop_assert_eq!(said(&second).1, []);
+        second.adopt_map(&back).unwrap();
+        prop_assert_eq!(&said(&second), &expected);
+        second.tick();
+        prop_assert_eq!(second.ledger(common::fixture::RUN).unwrap().imbalance(), None);
+    }
+}
+
+#[test]
+fn a_member_keeps_fragments_that_its_home_counts() {
+    let medium = SimMedium::new(REGION_BYTES);
+    let store = Store::create_on(medium.clone(), &keyspace(COUNT), config(None)).unwrap();
+    let own = store.holding().0;
+    let led_by = |epoch, joined, home| {
+        let members: &[u16] = if home == 1 { &[1, 2] } else { &[2, 1] };
+        map(epoch, own, 2, &[(0, joined, epoch, [members, members])])
+    };
+    store.adopt_map(&led_by(1, 1, 2)).unwrap();
+    for event in 0..4 {
+        stored(&store, &key(1, event, 0));
+        assert_eq!(put(&store, &key(1, event, 0), b"bytes").unwrap(), PutOutcome::Duplicate);
+        refused(put(&store, &key(1, event, 0), b"others"), Kind::Conflict);
+    }
+    stored(&store, &key(1, 0, 1));
+    // Nothing of that is this node's to show, to give out or to count.
+    refused(store.get(&key(1, 0, 0)), Kind::Fenced);
+    refused(store.lease(&store.schema().primary(&[1, 0]).unwrap(), None), Kind::Fenced);
+    assert_eq!(store.get_any(&GetAny { n: 9, ..GetAny::default() }).unwrap().len(), 0);
+    assert_eq!(store.ledger(1).unwrap(), Ledger::default());
+    assert_eq!(store.range(&Bounds::all(store.schema())).count(), 0);
+    store.run_stop(1).unwrap();
+    let message = refused(store.run_close(1), Kind::Unavailable);
+    assert!(message.contains("fragments of 4 events that have their home elsewhere"), "{message}");
+    // A reservation that is under way when the node leaves the slot is refused at its commit.
+    store.run_open(2, &RunConfig::new(forebay_store::core::Completeness::Count(2), COMPLETE)).unwrap();
+    let reservation = store.reserve(&key(2, 0, 0), 5, &PutOptions::default()).unwrap();
+    let second = store.reserve(&key(2, 1, 0), 5, &PutOptions::default()).unwrap();
+    store.adopt_map(&map(2, own, 2, &[(0, 1, 2, [&[2], &[2]])])).unwrap();
+    refused(reservation.commit(), Kind::Fenced);
+    refused(put(&store, &key(2, 5, 0), b"bytes"), Kind::Fenced);
+    // It leads from now on, with all that it has.
+    store.adopt_map(&led_by(4, 3, 1)).unwrap();
+    assert_eq!(second.commit().unwrap(), PutOutcome::Stored);
+    let ledger = store.ledger(1).unwrap();
+    assert_eq!((ledger.stored.fragments, live(&ledger), ledger.imbalance()), (5, 4, None));
+    assert_eq!(store.events(&Bounds::all(store.schema())).unwrap().len(), 5);
+    assert_eq!(
+        store.get_any(&GetAny { n: 9, ..GetAny::default() }).unwrap().len(),
+        4,
+        "those of the stopped run are ready with what they have"
+    );
+}
+
+const COMPLETE: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// The keyspace of a test names itself in its maps.
+#[test]
+fn a_map_without_the_keyspace_is_refused() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &Keyspace::events("others", 1), small_config()).unwrap();
+    let message = refused(store.adopt_map(&halves(1, store.holding().0)), Kind::Invalid);
+    assert!(message.contains("does not have keyspace `others`: add it"), "{message}");
+}
