@@ -5,7 +5,7 @@
 //! ```
 //!
 //! *Invariants*: what is answered under an epoch was done before a later one was adopted, because both happen under the
-//! cells' locks (tests/loom.rs; CLUSTER.md, E4); a slot of a run that has begun here moves only to another of its members.
+//! cells' locks; a run that has begun here stays where it is, also if it began beside the adoption (loom model below).
 //!
 //! *On failure*: where it is not known whether the map is durable, runs that begin under it wait until the same adoption is
 //! tried again: the next opening may go by it.
@@ -166,5 +166,117 @@ impl Engine {
             return Ok(());
         }
         Err(Error::unavailable(format!("run {run} begins under a map whose adoption did not end in time")))
+    }
+}
+
+/// What adoption promises to calls beside it, in its own steps: two cells stand for all, and a run that is not known yet begins
+/// under the map in force or under the one that is adopted, never under both.
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use loom::sync::{Arc, Mutex};
+    use loom::thread;
+
+    /// A cell: epoch of its map, whether it knows the run, fragments stored in it. The node leads all slots of the run under
+    /// epoch 1 and none under epoch 2.
+    #[derive(Default)]
+    struct Cell {
+        epoch: u32,
+        knows: bool,
+        stored: u32,
+    }
+
+    struct Node {
+        /// Whether the run was opened: what `Runs::known` says.
+        runs: Mutex<bool>,
+        closed_from: AtomicU64,
+        cells: [Mutex<Cell>; 2],
+        durable: AtomicBool,
+    }
+
+    const RUN: u64 = 5;
+
+    impl Node {
+        fn new() -> Node {
+            let cell = || Mutex::new(Cell { epoch: 1, ..Cell::default() });
+            let closed_from = AtomicU64::new(u64::MAX);
+            Node { runs: Mutex::new(false), closed_from, cells: [cell(), cell()], durable: AtomicBool::new(false) }
+        }
+
+        /// As `open_run`; `false` where the run waits for an adoption.
+        fn open(&self) -> bool {
+            let mut opened = self.runs.lock().unwrap();
+            if RUN >= self.closed_from.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.cells.iter().for_each(|cell| cell.lock().unwrap().knows = true);
+            *opened = true;
+            true
+        }
+
+        /// As `put`: claims under one hold, publishes under another. The epoch under which it was answered; `None` where it was
+        /// refused.
+        fn put(&self, at: usize) -> Option<u32> {
+            let leads = |cell: &Cell| cell.epoch == 1;
+            if !self.cells[at].lock().unwrap().knows && !self.open() {
+                return None;
+            }
+            let claimed = self.cells[at].lock().map(|cell| cell.knows && leads(&cell)).unwrap();
+            let mut cell = self.cells[at].lock().unwrap();
+            (claimed && leads(&cell)).then(|| {
+                cell.stored += 1;
+                cell.epoch
+            })
+        }
+
+        /// As `adopt_map`; `false` where the run has begun.
+        fn adopt(&self, closes: bool) -> bool {
+            {
+                let opened = self.runs.lock().unwrap();
+                if *opened {
+                    return false;
+                }
+                self.closed_from.store(if closes { RUN } else { u64::MAX }, Ordering::Relaxed);
+            }
+            self.durable.store(true, Ordering::SeqCst);
+            let mut cells: Vec<_> = self.cells.iter().map(|cell| cell.lock().unwrap()).collect();
+            cells.iter_mut().for_each(|cell| cell.epoch = 2);
+            drop(cells);
+            let _opened = self.runs.lock().unwrap();
+            self.closed_from.store(u64::MAX, Ordering::Relaxed);
+            true
+        }
+    }
+
+    fn puts_beside_an_adoption(closes: bool) {
+        loom::model(move || {
+            let node = Arc::new(Node::new());
+            let puts = {
+                let node = node.clone();
+                thread::spawn(move || {
+                    let answered = node.put(0);
+                    // Answered under an epoch: the later one was not in force.
+                    assert!(answered.is_none_or(|epoch| epoch == 1));
+                    let second = node.put(1);
+                    assert!(answered.is_some() || second.is_none(), "one map in one cell, and another one in the next");
+                })
+            };
+            let adopted = node.adopt(closes);
+            puts.join().unwrap();
+            let stored: u32 = node.cells.iter().map(|cell| cell.lock().unwrap().stored).sum();
+            assert!(!adopted || stored == 0, "a run that began here has moved");
+            assert_eq!(adopted, node.durable.load(Ordering::SeqCst));
+        });
+    }
+
+    #[test]
+    fn loom_a_run_begins_under_one_map() {
+        puts_beside_an_adoption(true);
+    }
+
+    #[test]
+    #[should_panic(expected = "a run that began here has moved")]
+    fn loom_without_the_wait_a_run_moves() {
+        puts_beside_an_adoption(false);
     }
 }
