@@ -25,15 +25,17 @@ pub enum Right {
     Admin,
     /// Claim what is to be archived, and release what the archive has: a mover's right.
     Archive,
+    /// Speak for another node of the cluster.
+    Peer,
 }
 
 impl Right {
     /// All of them.
-    pub const ALL: [Right; 5] = [Right::Read, Right::Write, Right::Select, Right::Admin, Right::Archive];
+    pub const ALL: [Right; 6] = [Right::Read, Right::Write, Right::Select, Right::Admin, Right::Archive, Right::Peer];
 
     /// Name in lower case, as configurations write it.
     pub fn name(self) -> &'static str {
-        ["read", "write", "select", "admin", "archive"][self as usize]
+        ["read", "write", "select", "admin", "archive", "peer"][self as usize]
     }
 }
 
@@ -122,6 +124,8 @@ calls! {
     ReleaseHold, "release_hold", Admin, Safe, None;
     /// A device is drained, takes data again, is exchanged, or added.
     Device, "device", Admin, Safe, None;
+    /// A node of the cluster does what the home of a run did, or is asked to do it as the home.
+    Order, "order", Peer, Safe, None;
     /// A producer reports what it offered. A repetition would count it twice.
     Producer, "producer", Write, Never, None;
     /// Accounts, sources, statistics, reasons.

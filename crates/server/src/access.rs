@@ -29,7 +29,7 @@ pub(crate) struct Rights(u8);
 
 impl Rights {
     /// Every right.
-    pub(crate) const ALL: Rights = Rights(0b1_1111);
+    pub(crate) const ALL: Rights = Rights((1 << Right::ALL.len()) - 1);
 
     /// These and one more.
     #[must_use]

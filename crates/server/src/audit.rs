@@ -87,6 +87,7 @@ pub(crate) fn audited(call: Call) -> Audited {
         | Call::Hold
         | Call::ReleaseHold
         | Call::Device
+        | Call::Order
         | Call::Update
         | Call::Replay => Audited::Noted,
         _ => Audited::No,
@@ -144,15 +145,27 @@ impl Audit {
         about: &str,
         make: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let about = cut(about);
-        let line = |answer| Line { time: now(), number, actor, call: call.name(), about, answer };
-        self.write(&line("asked"), audited(call) == Audited::Synced)?;
+        let number = self.asked(actor, call, about)?;
         let answer = make();
-        let said = answer.as_ref().map_or_else(|error| error.kind().name(), |_| "done");
-        // The call has been made: what is written of it cannot take it back. The first line says that it was asked for.
-        let _ = self.write(&line(said), false);
+        self.answered(number, actor, call, about, &answer);
         answer
+    }
+
+    /// The first line of a call; answers its number.
+    ///
+    /// # Errors
+    /// `Unavailable` where it cannot be written.
+    pub(crate) fn asked(&self, actor: &Actor, call: Call, about: &str) -> Result<u64> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let line = Line { time: now(), number, actor, call: call.name(), about: cut(about), answer: "asked" };
+        self.write(&line, audited(call) == Audited::Synced).map(|()| number)
+    }
+
+    /// Its second line.
+    pub(crate) fn answered<T>(&self, number: u64, actor: &Actor, call: Call, about: &str, answer: &Result<T>) {
+        let answer = answer.as_ref().map_or_else(|error| error.kind().name(), |_| "done");
+        // The call has been made: what is written of it cannot take it back. The first line says that it was asked for.
+        let _ = self.write(&Line { time: now(), number, actor, call: call.name(), about: cut(about), answer }, false);
     }
 
     /// A line about the server itself, such as new tokens.

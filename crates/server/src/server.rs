@@ -16,6 +16,7 @@ use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
 use crate::keyspaces::Keyspaces;
 use crate::listen::{Listener, Stream, Taken, accept_all};
+use crate::orders::Orders;
 use crate::page::Scraper;
 use crate::peer::{Admitted, PEER, Peer};
 use crate::served::Served;
@@ -85,11 +86,27 @@ impl Server {
         Server::start_over(served, config)
     }
 
+    /// The same on a node of a cluster, which does what is the matter of all nodes.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_node(served: Vec<Served>, config: ServerConfig, node: Arc<dyn Orders>) -> Result<Server> {
+        Server::start_with(served, config, Some(node))
+    }
+
     /// The same over what stands before a store: a wrapper that counts or changes calls.
     ///
     /// # Errors
     /// As [`Server::start`].
     pub fn start_over<S: ServedStore>(served: Vec<Served<S>>, config: ServerConfig) -> Result<Server> {
+        Server::start_with(served, config, None)
+    }
+
+    fn start_with<S: ServedStore>(
+        served: Vec<Served<S>>,
+        config: ServerConfig,
+        node: Option<Arc<dyn Orders>>,
+    ) -> Result<Server> {
         config.check()?;
         let keyspaces = Arc::new(Keyspaces::new(served)?);
         say_narrow_windows(&keyspaces, config.limits.window_bytes);
@@ -108,6 +125,9 @@ impl Server {
         let shared = Arc::new(Shared::new(access, audit, config.limits, config.threads));
         let (halt, halted) = watch::channel(false);
         shared.set_certificates(certificates);
+        if let Some(node) = node {
+            let _ = shared.orders.set(node);
+        }
         let names = keyspaces.names().map(str::to_owned).collect();
         let mut server = Server { shared: shared.clone(), names, halt, threads: Vec::new(), endpoints, http };
         let mut inboxes = Vec::new();

@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::audit::{Actor, Audit, Audited, audited};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::orders::Orders;
 use crate::peer::{Peers, Refusals};
 use crate::tls::Certificates;
 use forebay_core::{Call, Error, Result};
@@ -63,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// Told when `stopping` is set.
     pub(crate) stop_notice: Notify,
+    /// Who does what is the matter of a whole cluster; told once before it serves, where there is one.
+    pub(crate) orders: OnceLock<Arc<dyn Orders>>,
     /// Calls that may wait are made at once, on the thread of their session: in a simulator nothing waits.
     pub(crate) at_once: bool,
     /// Requests on threads now.
@@ -93,6 +96,7 @@ impl Shared {
             resp_clients: 0.into(),
             stopping: false.into(),
             stop_notice: Notify::new(),
+            orders: OnceLock::new(),
             at_once: false,
             on_threads: 0.into(),
             memory: 0.into(),
@@ -150,6 +154,29 @@ impl Shared {
         match &self.audit {
             Some(audit) if audited(call) != Audited::No => audit.around(actor, call, &about(), make),
             _ => make(),
+        }
+    }
+
+    /// The first line about a call that is made by other nodes too: its number, where the audit log wants it.
+    ///
+    /// # Errors
+    /// `Unavailable` where it cannot be written: the call is not to be made.
+    pub(crate) fn audit_asked(&self, actor: &Actor, call: Call, about: &str) -> Result<Option<u64>> {
+        let audit = self.audit.as_ref().filter(|_| audited(call) != Audited::No);
+        audit.map(|audit| audit.asked(actor, call, about)).transpose()
+    }
+
+    /// The second line about it.
+    pub(crate) fn audit_answered<T>(
+        &self,
+        asked: Option<u64>,
+        actor: &Actor,
+        call: Call,
+        about: &str,
+        answer: &Result<T>,
+    ) {
+        if let (Some(audit), Some(number)) = (&self.audit, asked) {
+            audit.answered(number, actor, call, about, answer);
         }
     }
 

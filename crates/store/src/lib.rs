@@ -45,7 +45,7 @@ mod store;
 mod time;
 mod upkeep;
 
-pub use calls::{Lease, Producer, Range, Reservation, Sampler, Watch};
+pub use calls::{Lease, Producer, Range, Reservation, RunWords, Sampler, Watch};
 pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, WarmDevice};
 pub use forebay_core as core;
@@ -58,6 +58,7 @@ pub use forebay_core::{
 pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
 pub use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 pub use fragment::{Event, Fragment, Sample};
+pub use runs::RunHome;
 pub use store::Store;
 pub use upkeep::InhibitWatch;
 

@@ -70,6 +70,10 @@ fn source(store: &Store, primary: &Primary, source: u64) -> Key {
     key(values[0], values[1], source)
 }
 
+fn open(store: &Store, run: u64) {
+    store.run_open(run, &store.keyspace().run.clone()).unwrap();
+}
+
 fn stored(store: &Store, key: &Key) {
     assert_eq!(put(store, key, b"bytes").unwrap(), PutOutcome::Stored);
 }
@@ -83,6 +87,11 @@ fn a_node_serves_its_own_events_and_names_the_home_of_others() {
     assert_eq!(store.adopt_map(&map).unwrap(), Succession::Later);
     assert_eq!(store.adopt_map(&map).unwrap(), Succession::Same);
     assert_eq!((store.epoch(), store.adopted_map()), (3, Some((map.clone(), 1))));
+    // Runs are opened by their homes, which only a node knows.
+    let message =
+        refused(put(&store, &source(&store, &events_of(&store, &map, 1, 7, 1)[0], 0), b"bytes"), Kind::Fenced);
+    assert!(message.contains("run 7 is not known") && message.contains("only its home opens it"), "{message}");
+    open(&store, 7);
     let (own, others) = (events_of(&store, &map, 1, 7, 3), events_of(&store, &map, 2, 7, 2));
     for primary in &own {
         stored(&store, &source(&store, primary, 0));
@@ -145,6 +154,7 @@ fn a_map_that_cannot_be_adopted_changes_nothing() {
     let later = |epoch, from| {
         map(epoch, own, 1, &[(0, 1, 1, [&[1], &[1]]), (6, 2, 2, [&[1], &[2]]), (from, epoch, epoch, [&[2], &[1]])])
     };
+    open(&store, 8);
     stored(&store, &source(&store, &events_of(&store, &joined, 1, 8, 1)[0], 0));
     let message = refused(store.adopt_map(&later(3, 8)), Kind::Invalid);
     assert!(message.contains("run 8 has begun"), "{message}");
@@ -154,6 +164,7 @@ fn a_map_that_cannot_be_adopted_changes_nothing() {
     assert_eq!(store.epoch(), 2);
     assert_eq!(store.adopt_map(&later(3, 9)).unwrap(), Succession::Later);
     // Runs that have begun stay where they are, and the next one goes by the new layout.
+    open(&store, 9);
     let event = &events_of(&store, &joined, 1, 9, 1)[0];
     refused(put(&store, &source(&store, event, 0), b"bytes"), Kind::Fenced);
     stored(&store, &source(&store, &events_of(&store, &joined, 1, 8, 2)[1], 0));
@@ -174,25 +185,25 @@ fn a_node_opens_with_the_map_that_it_went_by_or_not_at_all() {
     assert_eq!((store.epoch(), store.adopted_map()), (0, None));
     store.adopt_map(&halves(5, own)).unwrap();
     store.close().unwrap();
-    let open = || Store::open(&dir.store(), small_config());
+    let opened = || Store::open(&dir.store(), small_config());
     for (text, says) in [
         (halves(4, own).to_json(), "epoch 4, and this node went by epoch 5"),
         (halves(5, own).to_json().replace(&format!("{CLUSTER:032x}"), &format!("{OTHER:032x}")), "is no map"),
         ("nonsense".to_owned(), "is no map"),
     ] {
         fs::write(&file, text).unwrap();
-        let message = refused(open(), Kind::Corrupt);
+        let message = refused(opened(), Kind::Corrupt);
         assert!(message.contains(says) && message.contains("put the present map"), "{message}");
     }
     fs::remove_file(&file).unwrap();
-    assert!(refused(open(), Kind::Corrupt).contains("cannot be read"));
+    assert!(refused(opened(), Kind::Corrupt).contains("cannot be read"));
     // An adoption that was cut off between the file and the superblock is ended.
     fs::write(&file, halves(6, own).to_json()).unwrap();
-    let store = open().unwrap();
+    let store = opened().unwrap();
     assert_eq!(store.epoch(), 6);
     store.close().unwrap();
     fs::write(&file, halves(5, own).to_json()).unwrap();
-    assert!(refused(open(), Kind::Corrupt).contains("went by epoch 6"));
+    assert!(refused(opened(), Kind::Corrupt).contains("went by epoch 6"));
 }
 
 fn config(map: Option<Arc<ClusterMap>>) -> Config {
@@ -306,6 +317,7 @@ fn a_member_keeps_fragments_that_its_home_counts() {
         map(epoch, own, 2, &[(0, joined, epoch, [members, members])])
     };
     store.adopt_map(&led_by(1, 1, 2)).unwrap();
+    open(&store, 1);
     for event in 0..4 {
         stored(&store, &key(1, event, 0));
         assert_eq!(put(&store, &key(1, event, 0), b"bytes").unwrap(), PutOutcome::Duplicate);
@@ -350,4 +362,85 @@ fn a_map_without_the_keyspace_is_refused() {
     let store = Store::create(&dir.store(), &Keyspace::events("others", 1), small_config()).unwrap();
     let message = refused(store.adopt_map(&halves(1, store.holding().0)), Kind::Invalid);
     assert!(message.contains("does not have keyspace `others`: add it"), "{message}");
+}
+
+/// Somebody who opens runs a moment after they are wanted, and refuses some.
+struct Home {
+    wanted: std::sync::Mutex<Vec<u64>>,
+}
+
+impl forebay_store::RunHome for Home {
+    fn wanted(&self, run: u64) -> forebay_store::core::Result<()> {
+        if run == 13 {
+            return Err(forebay_store::core::Error::closed("run 13 is closed"));
+        }
+        self.wanted.lock().unwrap().push(run);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_put_waits_for_the_home_of_its_run() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &keyspace(1), small_config()).unwrap();
+    let map = halves(1, store.holding().0);
+    store.adopt_map(&map).unwrap();
+    let home = Arc::new(Home { wanted: std::sync::Mutex::default() });
+    store.set_run_home(home.clone());
+    let at = |run| source(&store, &events_of(&store, &map, 1, run, 1)[0], 0);
+    assert!(store.try_put(&at(7), b"bytes", &PutOptions::default(), None).unwrap().is_none(), "it would wait");
+    std::thread::scope(|scope| {
+        let patient = PutOptions { deadline: Some(std::time::Duration::from_secs(20)), ..PutOptions::default() };
+        let putting = scope.spawn(|| store.put(&at(7), b"bytes", &patient));
+        while home.wanted.lock().unwrap().len() < 2 {
+            std::thread::yield_now();
+        }
+        open(&store, 7);
+        assert_eq!(putting.join().unwrap().unwrap(), PutOutcome::Stored);
+    });
+    assert!(home.wanted.lock().unwrap().iter().all(|&run| run == 7));
+    assert_eq!(refused(put(&store, &at(13), b"bytes"), Kind::Closed), "run 13 is closed");
+    let soon = PutOptions { deadline: Some(std::time::Duration::from_millis(20)), ..PutOptions::default() };
+    let message = refused(store.put(&at(9), b"bytes", &soon), Kind::Unavailable);
+    assert!(message.contains("run 9 was not opened in time by its home"), "{message}");
+}
+
+#[test]
+fn a_close_in_two_halves_lets_nothing_in_between() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &keyspace(1), small_config()).unwrap();
+    let soon = PutOptions { deadline: Some(std::time::Duration::from_millis(20)), ..PutOptions::default() };
+    stored(&store, &key(1, 1, 0));
+    let message = refused(store.begin_close(1), Kind::Unavailable);
+    assert!(message.contains("events that are ready: 1"), "{message}");
+    stored(&store, &key(1, 2, 0));
+    for lease in store.get_any(&GetAny { n: 2, ..GetAny::default() }).unwrap() {
+        lease.reject().unwrap();
+    }
+    store.begin_close(1).unwrap();
+    store.begin_close(1).unwrap();
+    refused(store.put(&key(1, 3, 0), b"bytes", &soon), Kind::Unavailable);
+    store.abandon_close(1).unwrap();
+    stored(&store, &key(1, 3, 0));
+    store.get_any(&GetAny::default()).unwrap().pop().unwrap().reject().unwrap();
+    store.begin_close(1).unwrap();
+    assert_eq!(store.run_close(1).unwrap().ledger.rejected.events, 3);
+    refused(store.begin_close(1), Kind::Closed);
+    refused(store.abandon_close(1), Kind::Closed);
+    refused(store.begin_close(5), Kind::Invalid);
+}
+
+#[test]
+fn a_hold_of_another_node_keeps_its_number() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &keyspace(1), small_config()).unwrap();
+    store.hold_as(7, None, &["lane=3"]).unwrap();
+    store.hold_as(7, None, &["lane=3"]).unwrap();
+    assert!(refused(store.hold_as(7, None, &["lane=4"]), Kind::Conflict).contains("hold 7 is another one"));
+    assert_eq!(store.hold(None, &[]).unwrap(), 8);
+    assert_eq!(store.holds().len(), 2);
+    store.close().unwrap();
+    let store = Store::open(&dir.store(), small_config()).unwrap();
+    assert!(store.release_hold(7).unwrap() && store.release_hold(8).unwrap());
+    assert_eq!(store.hold(None, &[]).unwrap(), 9);
 }

@@ -114,6 +114,48 @@ pub enum Control {
         /// Its bytes; as large as device 0 without.
         bytes: Option<u64>,
     },
+    /// The home of a run does what a client asked another node for, signed by that client's token; answers what the call answers.
+    AsHome {
+        /// Who asked.
+        signed: String,
+        /// For what.
+        order: Box<Control>,
+    },
+    /// A node does what the home of a run did; answers what the call answers. Of each home, orders are done in the order of their
+    /// numbers, and an earlier one that comes later is refused.
+    Order {
+        /// The home.
+        node: u16,
+        /// Boot generation of its store.
+        boot: u32,
+        /// Its orders in this life, counted.
+        count: u64,
+        /// Who asked for it.
+        signed: String,
+        /// What it did.
+        order: Box<Control>,
+    },
+    /// The first half of a close on all nodes: the run takes nothing until it is closed, or the close abandoned. Answers null.
+    BeginClose {
+        /// The run.
+        run: u64,
+    },
+    /// The run takes puts again. Answers null.
+    AbandonClose {
+        /// The run.
+        run: u64,
+    },
+    /// The hold that its home has under this number. Answers null.
+    HoldAs {
+        /// Its number.
+        id: u32,
+        /// Of this run; of all where it is null.
+        run: Option<u64>,
+        /// Conditions on attributes.
+        conditions: Vec<String>,
+    },
+    /// The node and its peers, as this node sees them.
+    Cluster,
     /// All holds.
     Holds,
     /// The events of the debug stream.
@@ -284,6 +326,11 @@ impl Control {
             | Control::RunStop { .. }
             | Control::RunClose { .. } => Call::Run,
             Control::Mask { .. } => Call::Mask,
+            Control::AsHome { .. }
+            | Control::Order { .. }
+            | Control::BeginClose { .. }
+            | Control::AbandonClose { .. }
+            | Control::HoldAs { .. } => Call::Order,
             Control::Prescale { .. } => Call::Prescale,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,
@@ -302,6 +349,7 @@ impl Control {
             | Control::Ledger { .. }
             | Control::LedgerBy { .. }
             | Control::Sources { .. }
+            | Control::Cluster
             | Control::Holds
             | Control::DebugEvents
             | Control::Conflicts

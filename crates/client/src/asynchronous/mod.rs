@@ -32,7 +32,7 @@ use crate::tls;
 use connector::Sockets;
 use forebay_core::mutants::is_planted;
 use forebay_core::{Call, Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources};
-use forebay_wire::{WirePut, WireWriter};
+use forebay_wire::{Control, WirePut, WireWriter};
 use link::{Link, Parts};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +69,16 @@ impl AsyncClient {
         let (tls, client) = connected.await?;
         let (keyspace, connector) = (client.keyspace().clone(), Arc::new(Sockets { address: parsed, tls }));
         Ok(AsyncClient::new(Some(client), keyspace, connector, options))
+    }
+
+    /// A client of a keyspace that is known, without a connection yet: the first call makes one. It has no blocking client.
+    ///
+    /// # Errors
+    /// `Invalid` for an address that is none, or certificates that cannot be read.
+    pub fn lazy(address: &str, keyspace: Keyspace, options: Options) -> Result<AsyncClient> {
+        let address: Address = address.parse()?;
+        let tls = matches!(address, Address::Tls(..)).then(|| tls::config(&options.tls)).transpose()?;
+        Ok(AsyncClient::new(None, keyspace, Arc::new(Sockets { address, tls }), options))
     }
 
     /// A client whose connections somebody else makes, for this keyspace: a simulator without sockets. It has no blocking client.
@@ -211,6 +221,16 @@ impl AsyncClient {
         let (meta, payload) = encode_verdicts(verdicts)?;
         let (parts, is_repeat) = self.call(Call::Verdict, &meta, &payload, Duration::ZERO).await?;
         Ok(of_repeats(read_units(&parts.meta)?, is_repeat))
+    }
+
+    /// Makes a rare call by its name; the answer is the JSON of what it answers.
+    ///
+    /// # Errors
+    /// Those of the call; `Unavailable` or `OutcomeUnknown` without an answer in time, as the call's repeats allow.
+    pub async fn control(&self, control: &Control) -> Result<Vec<u8>> {
+        let json = |error| Error::internal("a control cannot be written as JSON").with_source(error);
+        let meta = serde_json::to_vec(control).map_err(json)?;
+        self.call(control.call(), &meta, &[], Duration::ZERO).await.map(|(parts, _)| parts.meta)
     }
 
     fn cutter(&self, payload: Vec<u8>, bytes: u64) -> Result<Cutter> {

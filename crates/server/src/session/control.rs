@@ -230,6 +230,12 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
             };
             json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
         }
+        Control::AsHome { .. }
+        | Control::Order { .. }
+        | Control::BeginClose { .. }
+        | Control::AbandonClose { .. }
+        | Control::HoldAs { .. }
+        | Control::Cluster => Err(Error::invalid("this is between the nodes of a cluster, and this server is in none")),
         other @ (Control::RingSources
         | Control::RingChunks
         | Control::RingNow

@@ -489,6 +489,17 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         tokio::task::spawn_blocking(on_thread);
     }
 
+    /// Has a task do something that waits for other nodes.
+    fn on_task(&mut self, work: impl Future<Output = Done<S>> + Send + 'static) {
+        let (sender, _) = self.work.done.get_or_insert_with(unbounded_channel);
+        let sender = sender.clone();
+        self.work.on_threads += 1;
+        tokio::spawn(async move {
+            // The session may be gone: then nobody wants to know.
+            let _ = sender.send(work.await);
+        });
+    }
+
     /// Asks for ready events again, for those that wait for them.
     fn ask_again(&mut self, context: &mut Context<'_>) {
         if self.work.asking.is_empty() {

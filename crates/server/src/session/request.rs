@@ -11,6 +11,7 @@ use super::stream::Streaming;
 use super::{Asking, Done, EVENTS_MAX, Peer, Session, WINDOW_BYTES_MIN};
 use crate::access::{Grant, Rights};
 use crate::audit::Actor;
+use crate::orders::is_order;
 use crate::peer::PEER;
 use crate::served::Served;
 use crate::shared::{now, since};
@@ -199,6 +200,20 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             let error = control::no_right(call);
             self.shared.refuse("native", "right", error.message());
             return self.answered(head, call, 1, from, Err(error));
+        }
+        if let Some(orders) = self.shared.orders.get().filter(|_| is_order(&control)) {
+            let about = String::from_utf8_lossy(&request.meta).into_owned();
+            let asked = match self.shared.audit_asked(&actor, call, &about) {
+                Ok(asked) => asked,
+                Err(error) => return self.answered(head, call, 1, from, Err(error)),
+            };
+            let ordered = orders.order(served.name(), &actor.token, control);
+            let shared = self.shared.clone();
+            return self.on_task(async move {
+                let answer = ordered.await;
+                shared.audit_answered(asked, &actor, call, &about, &answer);
+                Done::Answer { head, call, things: 1, from, answer: answer.map(Answer::of) }
+            });
         }
         let objects = self.work.objects.get_or_insert_default().clone();
         let shared = self.shared.clone();

@@ -5,6 +5,7 @@
 use crate::access::Access;
 use crate::keyspaces::Keyspaces;
 use crate::limits::Limits;
+use crate::orders::Orders;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
@@ -27,6 +28,13 @@ impl<S: ServedStore> Sessions<S> {
         let mut shared = Shared::new(Access::default(), None, limits, 1);
         shared.at_once = true;
         Sessions { shared: Arc::new(shared), keyspaces: Arc::new(Keyspaces::of(served)) }
+    }
+
+    /// The same on a node of a cluster.
+    #[must_use]
+    pub fn on(self, node: Arc<dyn Orders>) -> Sessions<S> {
+        let _ = self.shared.orders.set(node);
+        self
     }
 
     /// Serves one connection to its end; why it ended. Within a tokio runtime, whose time is the time of the session.

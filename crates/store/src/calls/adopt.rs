@@ -14,13 +14,13 @@ use crate::Store;
 use crate::engine::Engine;
 use crate::events::{KeptForeign, State};
 use crate::map_file;
+use crate::runs::RunHome;
 use crate::shards::Shard;
 use forebay_core::map::{ClusterMap, Hex128, Role, Seat, Succession};
 use forebay_core::{Error, LiveState, Result};
 use forebay_media::region_file::write_superblock_durably;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 impl Store {
     /// Adopts a map of the cluster: its first one, or a later one. The node is the one that the map admits with this store.
@@ -45,6 +45,12 @@ impl Store {
     pub fn epoch(&self) -> u32 {
         // Acquire pairs with the store in `adopt_map`: who sees an epoch sees its map in the cells.
         self.engine().life.epoch.load(Ordering::Acquire)
+    }
+
+    /// Who is asked for runs that this node does not know. Told once, before anything is served.
+    pub fn set_run_home(&self, home: Arc<dyn RunHome>) {
+        let told = self.engine().runs.home.set(home);
+        debug_assert!(told.is_ok(), "a store is told once who knows the homes of runs");
     }
 
     /// What a map must admit this store as: its identity, and the boot generation in which it accepted a loss last.
@@ -149,23 +155,6 @@ impl Engine {
             }
         }
         self.take_out_failed(shard);
-    }
-
-    /// Whether a run that is not known waits for the adoption of a map.
-    pub(crate) fn is_adopting(&self, run: u64) -> bool {
-        run >= self.runs.closed_from.load(Ordering::Relaxed)
-    }
-
-    /// A moment for the adoption of the map under which a run begins.
-    ///
-    /// # Errors
-    /// `Unavailable` past the deadline.
-    #[cold]
-    pub(crate) fn await_adoption(&self, run: u64, deadline: Instant) -> Result<()> {
-        if self.poll(Duration::from_micros(100), deadline) {
-            return Ok(());
-        }
-        Err(Error::unavailable(format!("run {run} begins under a map whose adoption did not end in time")))
     }
 }
 

@@ -34,8 +34,7 @@ impl Store {
         loop {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
-                Err(Again::UnknownRun(run)) if engine.is_adopting(run) => engine.await_adoption(run, deadline)?,
-                Err(Again::UnknownRun(run)) => engine.open_unknown_run(run)?,
+                Err(Again::UnknownRun(run)) => engine.begin_run(run, deadline)?,
                 Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
                     // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.

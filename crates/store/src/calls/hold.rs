@@ -26,10 +26,18 @@ impl Store {
     /// `Invalid` for a condition that cannot be, `Full` for too many holds or without space to journal it, `Closed`,
     /// `OutcomeUnknown` where it is in force and a device does not make it durable.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
-        self.engine().explained(self.hold_now(run, conditions))
+        self.engine().explained(self.hold_now(None, run, conditions))
     }
 
-    fn hold_now(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
+    /// The hold that another node of the cluster has under this number. Again with the same number it is a success.
+    ///
+    /// # Errors
+    /// As [`Store::hold`]; `Conflict` where the number is that of another hold.
+    pub fn hold_as(&self, id: u32, run: Option<u64>, conditions: &[&str]) -> Result<()> {
+        self.engine().explained(self.hold_now(Some(id), run, conditions)).map(drop)
+    }
+
+    fn hold_now(&self, id: Option<u32>, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
         engine.relieve_log_for_words();
         let effects = engine.decisions.effects.begin();
@@ -41,9 +49,24 @@ impl Store {
         if holds.len() >= HOLDS_MAX {
             return Err(Error::full_of("holds", "operator", format!("{HOLDS_MAX} holds, the limit; release some")));
         }
+        if let Some(known) = id.and_then(|id| holds.iter().find(|hold| hold.id == id)) {
+            return match (known.run, &known.conditions) == (run, &conditions) {
+                true => {
+                    let (id, ticket) = (known.id, engine.ticket_again(&name_of_hold(known.id, true)));
+                    drop((holds, effects));
+                    engine.settle(ticket).map(|()| id)
+                }
+                false => Err(Error::conflict(format!("hold {} is another one on this node", known.id))),
+            };
+        }
         // A number is used up even where the journal refuses: it is never that of two holds.
-        let id = engine.runs.next_hold.fetch_add(1, Ordering::Relaxed);
-        debug_assert!(holds.last().is_none_or(|last| last.id < id), "hold {id} has a number of its own");
+        let id = match id {
+            Some(id) => {
+                engine.runs.next_hold.fetch_max(id.saturating_add(1), Ordering::Relaxed);
+                id
+            }
+            None => engine.runs.next_hold.fetch_add(1, Ordering::Relaxed),
+        };
         let hold = Hold { id, run, conditions, filter };
         let ticket =
             engine.journal_blob(Class::Evacuation, Blob::Hold, &encode_hold(&hold, true), &name_of_hold(id, true))?;

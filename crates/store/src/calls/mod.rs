@@ -36,5 +36,6 @@ pub use account::Watch;
 pub use producers::Producer;
 pub use range::Range;
 pub use reserve::Reservation;
+pub use runs::RunWords;
 pub use sample::Sampler;
 pub use select::Lease;

@@ -239,8 +239,10 @@ impl Engine {
         let claim = match self.try_claim(key, length, options)? {
             Ok(claim) => claim,
             // Opening a run waits for no device here: the ticket is for puts that ask to be persisted.
-            Err(Again::UnknownRun(run)) if !self.is_adopting(run) => {
-                self.open_unknown_run(run)?;
+            Err(Again::UnknownRun(run)) => {
+                if !self.open_unknown_run(run)? {
+                    return Ok(None);
+                }
                 let Ok(claim) = self.try_claim(key, length, options)? else { return Ok(None) };
                 claim
             }
@@ -263,8 +265,7 @@ impl Engine {
         let mut again = again;
         loop {
             match again {
-                Again::UnknownRun(run) if !self.is_adopting(run) => self.open_unknown_run(run)?,
-                Again::UnknownRun(run) => self.await_adoption(run, deadline)?,
+                Again::UnknownRun(run) => self.begin_run(run, deadline)?,
                 Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
                     // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
@@ -292,6 +293,20 @@ impl Engine {
                 return Err(self.refuse_full(key, length));
             }
         }
+    }
+
+    /// Opens the run of a first event, or waits a moment for the node that does.
+    ///
+    /// # Errors
+    /// Those of its opening; `Unavailable` past the deadline.
+    #[cold]
+    pub(crate) fn begin_run(&self, run: u64, deadline: Instant) -> Result<()> {
+        if self.open_unknown_run(run)? || self.poll(Duration::from_micros(100), deadline) {
+            return Ok(());
+        }
+        Err(Error::unavailable(format!(
+            "run {run} was not opened in time by its home, or by the map that it begins under"
+        )))
     }
 
     /// A moment for a run that is being closed.

@@ -9,18 +9,28 @@
 
 use crate::decisions::{decode_run, encode_run, encode_run_time};
 use crate::engine::{Engine, closed};
+use crate::events::{Mask, Until};
 use crate::inhibit::Balance;
 use crate::limits::RUNS_MAX;
 use crate::placement::{Kept, Ticket};
 use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
 use forebay_core::mutants::is_planted;
-use forebay_core::{Error, Ledger, LiveState, Result, RunConfig, Signature};
+use forebay_core::{Error, Ledger, LiveState, Primary, Result, RunConfig, Signature, Source};
 use forebay_media::bytes::Blob;
 use forebay_media::hot::Class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// What people said of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunWords {
+    /// Its configuration.
+    pub config: RunConfig,
+    /// Source, first event, and whether the mask is set or was lifted; in the order in which they were set.
+    pub masks: Vec<(Source, Option<Primary>, bool)>,
+}
 
 impl Store {
     /// Opens a run. Opening it again with the same configuration is a success.
@@ -92,26 +102,65 @@ impl Store {
         let known = engine.not_closed(&mut engine.runs.known.lock(), run)?.clone();
         engine.check_settled(run)?;
         // From here on it takes nothing: the summary is of what stays.
-        for cell in &engine.shards.cells {
-            let mut shard = cell.lock();
-            if let Some(index) = shard.events.run_index(run) {
-                shard.events.runs[index as usize].closing = true;
-            }
-        }
+        engine.set_closing(run, true);
         let closed = engine.check_settled(run).and_then(|ledger| engine.close_run(&known, ledger));
         if closed.is_err() {
-            for cell in &engine.shards.cells {
-                let mut shard = cell.lock();
-                if let Some(index) = shard.events.run_index(run) {
-                    shard.events.runs[index as usize].closing = false;
-                }
-            }
+            engine.set_closing(run, false);
         }
         closed
+    }
+
+    /// What people said of a run: its configuration, and its masks by hand, with the first event of each and whether it is set
+    /// or was lifted.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run.
+    pub fn run_words(&self, run: u64) -> Result<RunWords> {
+        let engine = self.engine();
+        let known = engine.known(&mut engine.runs.known.lock(), run)?.clone();
+        let by_hand = known.masks.into_iter().filter(|mask| !mask.automatic);
+        let word = |mask: Mask| (Source::from_packed(&mask.source), mask.from, mask.until == Until::Open);
+        Ok(RunWords { config: known.config, masks: by_hand.map(word).collect() })
+    }
+
+    /// The first half of a close that several nodes make together: the run takes nothing until [`Store::run_close`] or
+    /// [`Store::abandon_close`] is called, or the store is opened again; puts wait. Beginning twice is a success.
+    ///
+    /// # Errors
+    /// As [`Store::run_close`]: then it takes puts as before.
+    pub fn begin_close(&self, run: u64) -> Result<()> {
+        let engine = self.engine();
+        let _only_one = engine.runs.closing.lock();
+        engine.check_open()?;
+        engine.not_closed(&mut engine.runs.known.lock(), run)?;
+        engine.set_closing(run, true);
+        engine.check_settled(run).map(drop).inspect_err(|_| engine.set_closing(run, false))
+    }
+
+    /// The run takes puts again: another node has something left to decide. A success also where no close had begun.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run, `Closed` where it is closed.
+    pub fn abandon_close(&self, run: u64) -> Result<()> {
+        let engine = self.engine();
+        let _only_one = engine.runs.closing.lock();
+        engine.check_open()?;
+        engine.not_closed(&mut engine.runs.known.lock(), run)?;
+        engine.set_closing(run, false);
+        Ok(())
     }
 }
 
 impl Engine {
+    fn set_closing(&self, run: u64, closing: bool) {
+        for cell in &self.shards.cells {
+            let mut shard = cell.lock();
+            if let Some(index) = shard.events.run_index(run) {
+                shard.events.runs[index as usize].closing = closing;
+            }
+        }
+    }
+
     /// The account of a run that has nothing left to decide and balances.
     fn check_settled(&self, run: u64) -> Result<Ledger> {
         // All at once: an event of one shard cannot become open while another shard is looked at.
@@ -219,15 +268,26 @@ impl Engine {
         Ok(known)
     }
 
-    pub(crate) fn open_unknown_run(&self, run: u64) -> Result<()> {
+    /// Opens the run of a first event, or has its home open it; whether it is known now. `false` where that takes a moment.
+    pub(crate) fn open_unknown_run(&self, run: u64) -> Result<bool> {
         if !self.keyspace.auto_open_runs {
             return Err(Error::closed(format!("run {run} is not open; this keyspace wants runs opened by name")));
         }
+        if run >= self.runs.closed_from.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        if self.life.epoch.load(Ordering::Acquire) != 0 {
+            // Every node of a cluster has the runs that the run's home opened, with its configuration.
+            let home = self.runs.home.get().ok_or_else(|| {
+                Error::fenced(format!("run {run} is not known to this node, and only its home opens it"))
+            })?;
+            return home.wanted(run).map(|()| false);
+        }
         match self.open_run(run, &self.keyspace.run, self.signed_by_itself()) {
             // Somebody else opened it meanwhile, maybe with another configuration.
-            Err(error) if error.kind() == forebay_core::Kind::Conflict => Ok(()),
+            Err(error) if error.kind() == forebay_core::Kind::Conflict => Ok(true),
             // What is put into it waits for devices where it asks for that (`levels/persist.rs`).
-            other => other.map(Ticket::unanswered),
+            other => other.map(Ticket::unanswered).map(|()| true),
         }
     }
 

@@ -3,6 +3,7 @@
 //! *Not here*: the run's account, which each shard keeps (`events/run.rs`), and the calls (`calls`).
 
 mod hold;
+mod home;
 mod mask;
 mod prescale;
 mod producer;
@@ -12,6 +13,7 @@ mod time;
 mod watched;
 
 pub(crate) use hold::Hold;
+pub use home::RunHome;
 pub(crate) use mask::{MaskChange, apply_mask};
 pub(crate) use prescale::PrescaleChange;
 pub(crate) use producer::{Counts, KnownProducer};
@@ -26,6 +28,7 @@ use forebay_core::{MaskRecord, PrescaleRecord, RunConfig, RunState, Signature};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 /// The runs of one store.
 pub(crate) struct Runs {
@@ -37,6 +40,8 @@ pub(crate) struct Runs {
     pub(crate) samplers: Samplers,
     /// What maintenance knows of sources, by run.
     pub(crate) watched: Ranked<BTreeMap<u64, Watched>>,
+    /// Who is asked for runs that are not known.
+    pub(crate) home: OnceLock<Arc<dyn RunHome>>,
     /// Runs from this number on wait for the adoption of a map. Changed under `known`.
     pub(crate) closed_from: AtomicU64,
     /// Held by the thread that closes a run, before anything else, and over waits for devices.
@@ -53,6 +58,7 @@ impl Runs {
             next_hold: AtomicU32::new(1),
             samplers: Samplers::default(),
             watched: Ranked::new(owner, locks::WATCHED, BTreeMap::new()),
+            home: OnceLock::new(),
             closed_from: AtomicU64::new(u64::MAX),
             closing: Mutex::new(()),
         }

@@ -1,0 +1,91 @@
+//! What a node is told that was away: the state of every run whose home is here, and holds.
+//!
+//! *Invariants*: a node counts as up only if it missed no order since what it was told was read (`Peer::is_up`).
+//!
+//! *Not here*: when it is told (`node.rs` now and then, `close.rs` before a close).
+
+use crate::keyspace::{Keyspace, Peer};
+use forebay_core::{Error, HoldInfo, Result, RunState, RunStatus, Signature};
+use forebay_wire::Control;
+use serde::de::DeserializeOwned;
+
+fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
+    serde_json::from_slice(json)
+        .map_err(|error| Error::corrupt("an answer that is not what was asked for").with_source(error))
+}
+
+impl Keyspace {
+    /// Tells a node that may lack orders what there is. Answers whether there was anything to do.
+    pub(crate) async fn catch_up(&self, peer: &Peer) -> Result<bool> {
+        if peer.trouble().is_none() {
+            return Ok(false);
+        }
+        let _in_order = peer.turn.lock().await;
+        // Read before what it is told: an order that it misses meanwhile is told by the next round.
+        let mut missed = peer.missed();
+        loop {
+            if let Err(error) = self.tell_everything(peer).await {
+                peer.falls_behind(error.message(), true);
+                return Err(error);
+            }
+            if peer.is_up(missed) {
+                return Ok(true);
+            }
+            missed = peer.missed();
+        }
+    }
+
+    /// Each order may be repeated: what the node has is a success.
+    async fn tell_everything(&self, peer: &Peer) -> Result<()> {
+        let (_, own) = self.place()?;
+        let theirs: Vec<RunStatus> = read(&peer.client.control(&Control::Runs).await?)?;
+        let signed = Signature::AUTO;
+        for mine in self.store.runs() {
+            let run = mine.run;
+            if self.home_of(run)? != own {
+                continue;
+            }
+            let known = theirs.iter().find(|status| status.run == run).map(|status| status.state);
+            match (mine.state, known) {
+                // A run that it never knew is none of which it could take anything.
+                (_, Some(RunState::Closed)) | (RunState::Closed, None) => continue,
+                (RunState::Closed, Some(_)) => {
+                    self.send(peer, signed, &Control::RunClose { run }).await?;
+                    continue;
+                }
+                _ => {}
+            }
+            let words = self.store.run_words(run)?;
+            if known.is_none() {
+                let config = words.config.to_toml(self.store.schema())?;
+                self.send(peer, signed, &Control::RunOpen { run, config }).await?;
+            }
+            for (source, from, set) in words.masks {
+                self.send(peer, signed, &Control::Mask { run, source, from, set }).await?;
+            }
+            // A close that its home gave up, with its life.
+            self.send(peer, signed, &Control::AbandonClose { run }).await?;
+            let known = known.unwrap_or(RunState::Open);
+            let order = match mine.state {
+                state if state == known => None,
+                RunState::Paused => Some(Control::RunPause { run }),
+                RunState::Stopped => Some(Control::RunStop { run }),
+                _ => Some(Control::RunResume { run }),
+            };
+            if let Some(order) = order {
+                self.send(peer, signed, &order).await?;
+            }
+        }
+        if self.home_of(0)? == own {
+            let theirs: Vec<HoldInfo> = read(&peer.client.control(&Control::Holds).await?)?;
+            let mine = self.store.holds();
+            for hold in theirs.iter().filter(|hold| mine.iter().all(|known| known.id != hold.id)) {
+                self.send(peer, signed, &Control::ReleaseHold { id: hold.id }).await?;
+            }
+            for HoldInfo { id, run, conditions, .. } in mine {
+                self.send(peer, signed, &Control::HoldAs { id, run, conditions }).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! Closing a run on every node, or on none.
+//!
+//! ```text
+//! every node: nothing left? from here on it takes nothing ─▶ all said so ─▶ every other node closes it ─▶ the home closes it
+//!                                     └ one did not: abandoned everywhere
+//! ```
+//!
+//! *On failure*: a node that stops answering between the two halves is named, and the others stay closed: the close is repeated, and
+//! ends there too. A node that is opened again in between takes puts until then. A home that dies in between tells the others
+//! when it is back.
+
+use crate::keyspace::Keyspace;
+use forebay_core::{Error, Kind, Result};
+use forebay_wire::Control;
+
+impl Keyspace {
+    /// The home's turn is held.
+    pub(crate) async fn close(&self, signed: &str, run: u64) -> Result<Vec<u8>> {
+        for peer in self.all_peers() {
+            // What fails is said by the tries below.
+            let _ = self.catch_up(&peer).await;
+        }
+        self.here_as(signed, &Control::BeginClose { run }).await?;
+        let begun = self.tell_all(signed, &Control::BeginClose { run }).await;
+        // One that is closed already was told so by an earlier try.
+        let closed = |error: &Error| error.kind() == Kind::Closed;
+        let refused =
+            begun.into_iter().find_map(|(peer, told)| Some((peer, told.err().filter(|error| !closed(error))?)));
+        if let Some((peer, error)) = refused {
+            let what = format!("run {run} stays as it is: node {} (`{}`): {}", peer.node, peer.name, error.message());
+            let error = Error::new(Kind::Unavailable, what).with_source(error);
+            let abandon = Control::AbandonClose { run };
+            self.here_as(signed, &abandon).await?;
+            self.tell_all(signed, &abandon).await;
+            return Err(error);
+        }
+        for (peer, told) in self.tell_all(signed, &Control::RunClose { run }).await {
+            if let Err(error) = told.or_else(|error| if closed(&error) { Ok(()) } else { Err(error) }) {
+                return Err(Error::unavailable(format!(
+                    "run {run} may be closed on other nodes, and not on node {} (`{}`): {}. Close it again",
+                    peer.node,
+                    peer.name,
+                    error.message()
+                ))
+                .with_source(error));
+            }
+        }
+        self.here_as(signed, &Control::RunClose { run }).await
+    }
+}

@@ -1,0 +1,312 @@
+//! One keyspace on this node: its store, the other nodes, and the orders that go to them.
+
+use crate::orders::{Seen, carry_out, run_of};
+use forebay_client::AsyncClient;
+use forebay_core::map::{ClusterMap, KeyspaceMap, NodeState};
+use forebay_core::{Error, Kind, Result};
+use forebay_store::Store;
+use forebay_wire::Control;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Makes the client of another node.
+pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node) -> Result<AsyncClient> + Send + Sync>;
+
+/// What homes of runs answered lately, by run, and when.
+pub(crate) type Refused = Arc<Mutex<BTreeMap<u64, ((Kind, String), tokio::time::Instant)>>>;
+
+/// Another node, as this one's orders reach it.
+pub(crate) struct Peer {
+    pub(crate) node: u16,
+    pub(crate) name: String,
+    pub(crate) client: AsyncClient,
+    /// Held while an order is under way: orders arrive one after the other.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    standing: Mutex<Standing>,
+}
+
+/// Whether a node has all orders.
+struct Standing {
+    /// Why it may lack one, for people; `None` where it has all. It is told everything before its next one.
+    trouble: Option<String>,
+    /// The last try failed: orders do not wait for it.
+    is_away: bool,
+    /// Orders that it was not told while it lacked others.
+    missed: u64,
+}
+
+pub(crate) struct Keyspace {
+    pub(crate) store: Store,
+    /// Orders that this node decides as a home, one after the other.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    /// Orders that went out in this life.
+    count: AtomicU64,
+    pub(crate) peers: Mutex<BTreeMap<u16, Arc<Peer>>>,
+    seen: tokio::sync::Mutex<Seen>,
+    /// Refusals of homes, told to puts that wait for a run.
+    pub(crate) refused: Refused,
+    connect: Connect,
+    /// Calls of the store are made at once: nothing waits in a simulator.
+    at_once: bool,
+}
+
+impl Keyspace {
+    pub(crate) fn new(store: Store, connect: Connect, at_once: bool) -> Keyspace {
+        Keyspace {
+            store,
+            turn: tokio::sync::Mutex::default(),
+            count: AtomicU64::new(0),
+            peers: Mutex::default(),
+            seen: tokio::sync::Mutex::default(),
+            refused: Refused::default(),
+            connect,
+            at_once,
+        }
+    }
+
+    /// The map that the store goes by, and this node's number in it.
+    ///
+    /// # Errors
+    /// `Internal` for a store that is in no cluster.
+    pub(crate) fn place(&self) -> Result<(Arc<ClusterMap>, u16)> {
+        self.store.adopted_map().ok_or_else(|| Error::internal("a node without a map"))
+    }
+
+    fn placement<'a>(&self, map: &'a ClusterMap) -> Result<&'a KeyspaceMap> {
+        let name = &self.store.keyspace().name;
+        map.keyspace(name).ok_or_else(|| Error::internal(format!("keyspace `{name}` is not in the map")))
+    }
+
+    /// The home of a run: that of the slot of its number.
+    pub(crate) fn home_of(&self, run: u64) -> Result<u16> {
+        let (map, _) = self.place()?;
+        Ok(self.placement(&map)?.home(run, &run.to_be_bytes()))
+    }
+
+    /// Takes the nodes of the map as they are now. New ones are behind: they are told what there is.
+    pub(crate) fn meet(&self) -> Result<()> {
+        let (map, own) = self.place()?;
+        let mut peers = self.peers.lock();
+        peers.retain(|id, _| map.node(*id).is_some_and(|node| node.state != NodeState::Gone));
+        for node in map.nodes().iter().filter(|node| node.id != own && node.state != NodeState::Gone) {
+            if !peers.contains_key(&node.id) {
+                let peer = Peer {
+                    node: node.id,
+                    name: node.name.clone(),
+                    client: (self.connect)(node)?,
+                    turn: tokio::sync::Mutex::default(),
+                    standing: Mutex::new(Standing {
+                        trouble: Some("not reached yet".to_owned()),
+                        is_away: false,
+                        missed: 0,
+                    }),
+                };
+                peers.insert(node.id, Arc::new(peer));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn all_peers(&self) -> Vec<Arc<Peer>> {
+        self.peers.lock().values().cloned().collect()
+    }
+
+    fn peer(&self, node: u16) -> Result<Arc<Peer>> {
+        let known = self.peers.lock().get(&node).cloned();
+        known.ok_or_else(|| Error::unavailable(format!("node {node} is not in this node's map")))
+    }
+
+    /// Does something on the store, where it may wait.
+    pub(crate) async fn here<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if self.at_once {
+            return work(&self.store);
+        }
+        let store = self.store.clone();
+        let done = tokio::task::spawn_blocking(move || work(&store)).await;
+        done.map_err(|error| Error::internal("a call ended in a panic").with_source(error))?
+    }
+
+    pub(crate) async fn here_as(&self, signed: &str, order: &Control) -> Result<Vec<u8>> {
+        let (signed, order) = (signed.to_owned(), order.clone());
+        self.here(move |store| carry_out(store, &signed, &order)).await
+    }
+
+    /// What a client asked this node for: its home does it.
+    pub(crate) async fn asked(&self, signed: &str, order: Control) -> Result<Vec<u8>> {
+        let (run, (_, own)) = (run_of(&order)?, self.place()?);
+        let home = self.home_of(run)?;
+        if home == own {
+            return self.as_home(signed, order).await;
+        }
+        let peer = self.peer(home)?;
+        let forwarded = Control::AsHome { signed: signed.to_owned(), order: Box::new(order) };
+        peer.client.control(&forwarded).await.map_err(|error| {
+            let what = format!("node {} (`{}`), the home of run {run}: {}", peer.node, peer.name, error.message());
+            Error::new(error.kind(), what).with_source(error)
+        })
+    }
+
+    /// This node decides, and has the others do the same.
+    ///
+    /// # Errors
+    /// Those of the call; `Fenced` where this node is not the home.
+    pub(crate) async fn as_home(&self, signed: &str, order: Control) -> Result<Vec<u8>> {
+        let (run, (map, own)) = (run_of(&order)?, self.place()?);
+        let home = self.home_of(run)?;
+        if home != own {
+            let epoch = map.epoch();
+            return Err(Error::fenced(format!(
+                "the home of run {run} is node {home}, and this is node {own} (epoch {epoch})"
+            )));
+        }
+        let _one_after_another = self.turn.lock().await;
+        if let Control::RunClose { run } = order {
+            return self.close(signed, run).await;
+        }
+        let answer = self.here_as(signed, &order).await;
+        match &answer {
+            // It is in force here, though a device may not know: the others do it as well.
+            Err(error) if error.kind() != Kind::OutcomeUnknown => {
+                if error.kind() == Kind::Conflict && matches!(order, Control::RunOpen { .. }) {
+                    // It is open: who asks may not know.
+                    self.all_peers().iter().for_each(|peer| peer.falls_behind("a run that it may not know", false));
+                }
+                return answer;
+            }
+            _ => {}
+        }
+        // What is recorded is recorded at the home.
+        if matches!(order, Control::Prescale { .. }) {
+            return answer;
+        }
+        let order = match (&answer, order) {
+            (Ok(answer), Control::Hold { run, conditions }) => {
+                let id = serde_json::from_slice(answer);
+                let id = id.map_err(|error| Error::internal("the number of a hold").with_source(error))?;
+                Control::HoldAs { id, run, conditions }
+            }
+            (_, order) => order,
+        };
+        for (peer, told) in self.tell_all(signed, &order).await {
+            if let Err(error) = told {
+                tracing::warn!(node = peer.node, name = peer.name, %error, "a node was not told: it catches up");
+            }
+        }
+        answer
+    }
+
+    /// Tells every other node at once; those that are behind are told later, with all that they lack.
+    pub(crate) async fn tell_all(&self, signed: &str, order: &Control) -> Vec<(Arc<Peer>, Result<()>)> {
+        let mut told = Vec::new();
+        // Polled together, in one task: an order that is dropped is dropped for all.
+        let mut under_way: Vec<_> = self
+            .all_peers()
+            .into_iter()
+            .map(|peer| {
+                let telling = peer.clone();
+                (peer, Box::pin(async move { self.tell(&telling, signed, order).await }))
+            })
+            .collect();
+        std::future::poll_fn(|context| {
+            under_way.retain_mut(|(peer, telling)| match telling.as_mut().poll(context) {
+                std::task::Poll::Ready(answer) => {
+                    told.push((peer.clone(), answer));
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
+            if under_way.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        told
+    }
+
+    async fn tell(&self, peer: &Peer, signed: &str, order: &Control) -> Result<()> {
+        // Before the turn too: a dead node is tried for seconds, and nobody waits for that.
+        peer.misses_if_away()?;
+        if peer.trouble().is_some() {
+            // This order is in the store already.
+            return self.catch_up(peer).await.map(drop);
+        }
+        let _in_order = peer.turn.lock().await;
+        peer.misses_if_away()?;
+        self.send(peer, signed, order).await
+    }
+
+    /// Sends one order; the peer's turn is held.
+    pub(crate) async fn send(&self, peer: &Peer, signed: &str, order: &Control) -> Result<()> {
+        let (_, own) = self.place()?;
+        let order = Control::Order {
+            node: own,
+            boot: self.store.boot(),
+            count: self.count.fetch_add(1, Ordering::Relaxed) + 1,
+            signed: signed.to_owned(),
+            order: Box::new(order.clone()),
+        };
+        // What fails for good on the other node fails again when it catches up, where people see it.
+        peer.client.control(&order).await.map(drop).inspect_err(|error| peer.falls_behind(error.message(), true))
+    }
+
+    /// What the home of a run did is done here.
+    ///
+    /// # Errors
+    /// Those of the call; `Fenced` for an order that comes late, or of a node that is not the home by this node's map.
+    pub(crate) async fn obey(&self, node: u16, number: (u32, u64), signed: &str, order: Control) -> Result<Vec<u8>> {
+        let run = match &order {
+            Control::BeginClose { run } | Control::AbandonClose { run } => *run,
+            Control::HoldAs { .. } => 0,
+            other => run_of(other)?,
+        };
+        let home = self.home_of(run)?;
+        if home != node {
+            return Err(Error::fenced(format!(
+                "the home of run {run} is node {home}, and node {node} gives an order about it"
+            )));
+        }
+        // Held while it is done: the next one of this home comes after it.
+        let mut seen = self.seen.lock().await;
+        seen.take(node, number)?;
+        self.here_as(signed, &order).await
+    }
+}
+
+impl Peer {
+    /// It may lack an order from now on; `is_away` where it did not take one.
+    pub(crate) fn falls_behind(&self, why: &str, is_away: bool) {
+        let mut standing = self.standing.lock();
+        standing.trouble = Some(why.to_owned());
+        standing.is_away |= is_away;
+        standing.missed += 1;
+    }
+
+    /// Why it may lack orders; `None` where it has all.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.standing.lock().trouble.clone()
+    }
+
+    fn misses_if_away(&self) -> Result<()> {
+        let mut standing = self.standing.lock();
+        let Some(trouble) = standing.trouble.clone().filter(|_| standing.is_away) else { return Ok(()) };
+        standing.missed += 1;
+        Err(Error::unavailable(trouble))
+    }
+
+    pub(crate) fn missed(&self) -> u64 {
+        self.standing.lock().missed
+    }
+
+    /// It was told all that there was when it had missed so many; `false` where it missed one since.
+    pub(crate) fn is_up(&self, missed: u64) -> bool {
+        let mut standing = self.standing.lock();
+        if standing.missed == missed {
+            standing.trouble = None;
+            standing.is_away = false;
+        }
+        standing.trouble.is_none()
+    }
+}

@@ -1,0 +1,314 @@
+//! The node: its keyspaces, the thread that keeps the others up, and what people ask about it.
+
+use crate::keyspace::{Connect, Keyspace, Refused};
+use forebay_client::{AsyncClient, Options};
+use forebay_core::map::ClusterMap;
+use forebay_core::{Error, Result, Signature};
+use forebay_server::{Answering, Orders};
+use forebay_store::{RunHome, Store};
+use forebay_wire::Control;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// How often nodes that are behind are tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// How long a refusal of a run's home is told again without asking.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// Most runs that are asked for at once.
+const WANTED_MAX: usize = 64;
+
+/// How a node reaches the others.
+#[derive(Clone)]
+pub struct NodeOptions {
+    /// Token, certificates and deadlines of its connections to other nodes.
+    pub client: Options,
+}
+
+impl Default for NodeOptions {
+    fn default() -> NodeOptions {
+        // Shorter than a client's: an order waits for the slowest node.
+        NodeOptions { client: Options { deadline: Duration::from_secs(2), ..Options::default() } }
+    }
+}
+
+/// Another node, as this one sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its number.
+    pub node: u16,
+    /// Its name.
+    pub name: String,
+    /// What keeps it from having all orders; `None` where it has them.
+    pub trouble: Option<String>,
+}
+
+/// A node and its peers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The cluster, as 32 digits.
+    pub cluster: String,
+    /// Epoch of the map that the node goes by.
+    pub epoch: u32,
+    /// Hash of that map, as 32 digits.
+    pub hash: String,
+    /// Its number.
+    pub node: u16,
+    /// Its name.
+    pub name: String,
+    /// The others.
+    pub peers: Vec<PeerStatus>,
+}
+
+struct Inner {
+    keyspaces: BTreeMap<String, Arc<Keyspace>>,
+}
+
+/// A node of a cluster, over stores that have adopted its map. Dropping it ends its work; the stores go on.
+pub struct Node {
+    inner: Arc<Inner>,
+    handle: Handle,
+    /// Its thread ends when this is dropped; `None` where somebody else drives it.
+    _ends: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+impl Node {
+    /// Adopts a map in each store, and works on a thread of its own.
+    ///
+    /// # Errors
+    /// Those of [`Store::adopt_map`]; `Invalid` for a keyspace with several copies or tables, which this build does not keep;
+    /// `Unavailable` where the system gives no thread.
+    pub fn start(stores: Vec<Store>, map: &Arc<ClusterMap>, options: NodeOptions) -> Result<Arc<Node>> {
+        let connected = |name: &str| -> Connect {
+            let client = Options { keyspace: name.to_owned(), ..options.client.clone() };
+            let keyspace =
+                stores.iter().find(|store| store.keyspace().name == name).map(|store| store.keyspace().clone());
+            Arc::new(move |node| {
+                let known = keyspace.clone().ok_or_else(|| Error::internal("a keyspace without a store"))?;
+                let at = node.at.first().ok_or_else(|| Error::internal("a node without an address"))?;
+                AsyncClient::lazy(at, known, client.clone())
+            })
+        };
+        let keyspaces = keyspaces(&stores, map, connected, false)?;
+        let no_thread = |error: std::io::Error| Error::unavailable("the system gives no thread").with_source(error);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let (ends, ended) = tokio::sync::oneshot::channel();
+        let node = Arc::new(Node {
+            inner: Arc::new(Inner { keyspaces }),
+            handle: runtime.handle().clone(),
+            _ends: Some(ends),
+        });
+        let wanted = node.hear_of_runs();
+        let working = node.inner.clone().work(wanted);
+        let run = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = working => {}
+                    _ = ended => {}
+                }
+            });
+            runtime.shutdown_background();
+        };
+        std::thread::Builder::new().name("cluster".to_owned()).spawn(run).map_err(no_thread)?;
+        Ok(node)
+    }
+
+    /// The same within a tokio runtime whose time somebody moves, with clients that somebody makes: for a simulator.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn within(
+        store: Store,
+        map: &Arc<ClusterMap>,
+        connect: impl Fn(&forebay_core::map::Node) -> Result<AsyncClient> + Send + Sync + 'static,
+    ) -> Result<Arc<Node>> {
+        let connect: Connect = Arc::new(connect);
+        let keyspaces = keyspaces(&[store], map, |_| connect.clone(), true)?;
+        let node = Arc::new(Node { inner: Arc::new(Inner { keyspaces }), handle: Handle::current(), _ends: None });
+        let wanted = node.hear_of_runs();
+        tokio::spawn(node.inner.clone().work(wanted));
+        Ok(node)
+    }
+
+    /// Adopts a later map in each store.
+    ///
+    /// # Errors
+    /// As [`Node::start`]: stores before the one that refused it go by it already, and it is to be tried again.
+    pub fn adopt(&self, map: &Arc<ClusterMap>) -> Result<()> {
+        for keyspace in self.inner.keyspaces.values() {
+            can_keep(map, &keyspace.store)?;
+            keyspace.store.adopt_map(map)?;
+            keyspace.meet()?;
+        }
+        Ok(())
+    }
+
+    /// The node and its peers, for one of its keyspaces.
+    ///
+    /// # Errors
+    /// `Invalid` for a keyspace that it does not have.
+    pub fn status(&self, keyspace: &str) -> Result<Status> {
+        self.inner.keyspace(keyspace)?.status()
+    }
+
+    fn hear_of_runs(&self) -> mpsc::Receiver<(String, u64)> {
+        let (asks, wanted) = mpsc::channel(WANTED_MAX);
+        for (name, keyspace) in &self.inner.keyspaces {
+            let (name, asks) = (name.clone(), asks.clone());
+            keyspace.store.set_run_home(Arc::new(Wanted { name, asks, refused: keyspace.refused.clone() }));
+        }
+        wanted
+    }
+}
+
+fn can_keep(map: &ClusterMap, store: &Store) -> Result<()> {
+    let name = &store.keyspace().name;
+    let several = map.keyspace(name).filter(|placement| placement.copies() > 1 || !placement.tables().is_empty());
+    match several {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid(format!(
+            "keyspace `{name}` has several copies or a table in the map, which this build does not keep: give it `copies` 1 and no \
+             tables"
+        ))),
+    }
+}
+
+fn keyspaces(
+    stores: &[Store],
+    map: &Arc<ClusterMap>,
+    connect: impl Fn(&str) -> Connect,
+    at_once: bool,
+) -> Result<BTreeMap<String, Arc<Keyspace>>> {
+    let mut all = BTreeMap::new();
+    for store in stores {
+        can_keep(map, store)?;
+        store.adopt_map(map)?;
+        let name = store.keyspace().name.clone();
+        let keyspace = Arc::new(Keyspace::new(store.clone(), connect(&name), at_once));
+        keyspace.meet()?;
+        all.insert(name, keyspace);
+    }
+    Ok(all)
+}
+
+impl Keyspace {
+    fn status(&self) -> Result<Status> {
+        let (map, own) = self.place()?;
+        let peer = |peer: &Arc<crate::keyspace::Peer>| PeerStatus {
+            node: peer.node,
+            name: peer.name.clone(),
+            trouble: peer.trouble(),
+        };
+        Ok(Status {
+            cluster: format!("{:?}", map.cluster()),
+            epoch: map.epoch(),
+            hash: format!("{:?}", map.hash()),
+            node: own,
+            name: map.node(own).map(|node| node.name.clone()).unwrap_or_default(),
+            peers: self.all_peers().iter().map(peer).collect(),
+        })
+    }
+}
+
+impl Inner {
+    fn keyspace(&self, name: &str) -> Result<&Arc<Keyspace>> {
+        self.keyspaces.get(name).ok_or_else(|| Error::invalid(format!("keyspace `{name}` is not in this cluster")))
+    }
+
+    async fn order(&self, keyspace: &str, signed: &str, control: Control) -> Result<Vec<u8>> {
+        let keyspace = self.keyspace(keyspace)?;
+        match control {
+            Control::Order { node, boot, count, signed, order } => {
+                keyspace.obey(node, (boot, count), &signed, *order).await
+            }
+            Control::AsHome { signed, order } => keyspace.as_home(&signed, *order).await,
+            Control::Cluster => serde_json::to_vec(&keyspace.status()?)
+                .map_err(|error| Error::internal("a status cannot be written as JSON").with_source(error)),
+            asked => keyspace.asked(signed, asked).await,
+        }
+    }
+
+    /// Opens runs that events of this node are of, and keeps the others up.
+    async fn work(self: Arc<Inner>, mut wanted: mpsc::Receiver<(String, u64)>) {
+        let mut next = Instant::now();
+        loop {
+            tokio::select! {
+                asked = wanted.recv() => match asked {
+                    Some((name, run)) => self.open_wanted(&name, run).await,
+                    None => return,
+                },
+                () = tokio::time::sleep_until(next) => {
+                    next = Instant::now() + TRY_AGAIN;
+                    for keyspace in self.keyspaces.values() {
+                        for peer in keyspace.all_peers() {
+                            // Apart: one that does not answer must not keep the others from being told.
+                            let keyspace = keyspace.clone();
+                            if peer.trouble().is_some() && peer.turn.try_lock().is_ok() {
+                                tokio::spawn(async move {
+                                    match keyspace.catch_up(&peer).await {
+                                        Ok(true) => tracing::info!(node = peer.node, name = peer.name, "caught up"),
+                                        Ok(false) => {}
+                                        Err(error) => tracing::debug!(node = peer.node, %error, "is behind"),
+                                    }
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn open_wanted(&self, name: &str, run: u64) {
+        let Ok(keyspace) = self.keyspace(name) else { return };
+        let store = &keyspace.store;
+        if store.runs().iter().any(|known| known.run == run) {
+            return;
+        }
+        let opened = async {
+            let config = store.keyspace().run.to_toml(store.schema())?;
+            keyspace.asked(Signature::AUTO, Control::RunOpen { run, config }).await
+        };
+        if let Err(error) = opened.await {
+            // Open with another configuration it is told when this node catches up.
+            if error.kind() != forebay_core::Kind::Conflict {
+                let refusal = (error.kind(), error.message().to_owned());
+                keyspace.refused.lock().insert(run, (refusal, Instant::now()));
+            }
+        }
+    }
+}
+
+struct Wanted {
+    name: String,
+    asks: mpsc::Sender<(String, u64)>,
+    refused: Refused,
+}
+
+impl RunHome for Wanted {
+    fn wanted(&self, run: u64) -> Result<()> {
+        let mut refused = self.refused.lock();
+        refused.retain(|_, (_, when)| when.elapsed() < REFUSED_FOR);
+        if let Some(((kind, message), _)) = refused.get(&run) {
+            return Err(Error::new(*kind, message.clone()));
+        }
+        // Full: it is asked for again by the next look.
+        let _ = self.asks.try_send((self.name.clone(), run));
+        Ok(())
+    }
+}
+
+impl Orders for Node {
+    fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering {
+        let (inner, keyspace, signed) = (self.inner.clone(), keyspace.to_owned(), signed.to_owned());
+        // On the node's own thread: its connections to other nodes live there.
+        let task = self.handle.spawn(async move { inner.order(&keyspace, &signed, control).await });
+        Box::pin(
+            async move { task.await.map_err(|error| Error::internal("an order ended in a panic").with_source(error))? },
+        )
+    }
+}

@@ -1,0 +1,119 @@
+//! Three nodes of one cluster in this process: stores in directories, servers on Unix sockets, nodes on threads.
+
+use forebay_client::{Client, Options};
+use forebay_cluster::{Node, NodeOptions};
+use forebay_core::map::{Change, ClusterMap, Hex128, NodeState};
+use forebay_core::{Completeness, Keyspace};
+use forebay_server::{Endpoint, Served, Server, ServerConfig};
+use forebay_store::{Config, Store};
+use forebay_testkit::TempDir;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) const NODES: u16 = 3;
+
+pub(crate) fn keyspace() -> Keyspace {
+    let mut keyspace = Keyspace::events("events", 2);
+    keyspace.run.completeness = Completeness::Count(2);
+    keyspace.run.complete_within = Duration::from_secs(3600);
+    keyspace
+}
+
+/// One node: what lives and dies with its process.
+pub(crate) struct Member {
+    pub(crate) store: Store,
+    pub(crate) node: Arc<Node>,
+    server: Option<Server>,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) dir: TempDir,
+    pub(crate) map: Arc<ClusterMap>,
+    pub(crate) members: Vec<Option<Member>>,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Cluster {
+        let dir = TempDir::new();
+        let stores: Vec<Store> = (1..=NODES)
+            .map(|id| Store::create(&dir.path().join(format!("n{id}")), &keyspace(), config()).unwrap())
+            .collect();
+        let nodes = stores.iter().zip(1..).map(|(store, id)| forebay_core::map::Node {
+            id,
+            name: format!("n{id}"),
+            at: vec![format!("unix:{}", socket(&dir, id).display())],
+            domain: format!("rack {id}"),
+            holds: store.holding(),
+            state: NodeState::Active,
+        });
+        let change = Change::Keyspace { name: "events".into(), copies: 1, copies_min: 1, block: 6 };
+        let map = ClusterMap::new(Hex128(0xF0), nodes.collect()).unwrap().next_map(&change).unwrap();
+        drop(stores);
+        let mut cluster = Cluster { dir, map: Arc::new(map), members: (0..NODES).map(|_| None).collect() };
+        (1..=NODES).for_each(|id| cluster.start(id));
+        cluster
+    }
+
+    /// A node begins its next life.
+    pub(crate) fn start(&mut self, id: u16) {
+        let store = Store::open(&self.dir.path().join(format!("n{id}")), config()).unwrap();
+        let node = Node::start(vec![store.clone()], &self.map, NodeOptions::default()).unwrap();
+        let socket = socket(&self.dir, id);
+        let config = ServerConfig { native: vec![Endpoint::Unix(socket)], threads: 1, ..ServerConfig::default() };
+        let server = Server::start_node(vec![Served::from(store.clone())], config, node.clone()).unwrap();
+        self.members[usize::from(id) - 1] = Some(Member { store, node, server: Some(server) });
+    }
+
+    /// A node's process ends: without a word to the others.
+    pub(crate) fn stop(&mut self, id: u16) {
+        let mut member = self.members[usize::from(id) - 1].take().unwrap();
+        drop(member.server.take());
+        drop(member.node);
+        member.store.close().unwrap();
+    }
+
+    pub(crate) fn store(&self, id: u16) -> &Store {
+        &self.members[usize::from(id) - 1].as_ref().unwrap().store
+    }
+
+    pub(crate) fn client(&self, id: u16) -> Client {
+        let address = format!("unix:{}", socket(&self.dir, id).display());
+        Client::connect(&address, Options { name: format!("test at n{id}"), ..Options::default() }).unwrap()
+    }
+
+    /// The home of a run.
+    pub(crate) fn home_of(&self, run: u64) -> u16 {
+        self.map.keyspace("events").unwrap().home(run, &run.to_be_bytes())
+    }
+
+    /// A node that is not the home of this run.
+    pub(crate) fn other_than_home_of(&self, run: u64) -> u16 {
+        (1..=NODES).find(|&id| id != self.home_of(run)).unwrap()
+    }
+
+    /// Keys of events of a run that have their home on a node.
+    pub(crate) fn events_at(&self, id: u16, run: u64, n: usize) -> Vec<forebay_core::Primary> {
+        let (schema, placement) = (keyspace().schema, self.map.keyspace("events").unwrap().clone());
+        let all = (0..).map(|event| schema.primary(&[run, event * 64]).unwrap());
+        all.filter(|primary| placement.home(run, primary.as_bytes()) == id).take(n).collect()
+    }
+}
+
+fn config() -> Config {
+    Config { hot_bytes: 16 << 20, ..Config::default() }
+}
+
+fn socket(dir: &TempDir, id: u16) -> PathBuf {
+    dir.path().join(format!("n{id}.sock"))
+}
+
+/// Waits for what comes by itself.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,181 @@
+//! Runs, masks and holds over three nodes: every node has them, in one order, also one that was away.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{Cluster, NODES, eventually, keyspace};
+use forebay_client::{Client, Options};
+use forebay_core::{Kind, PutOptions, PutOutcome, RunState, Source};
+use forebay_store::Store;
+
+fn state(store: &Store, run: u64) -> Option<RunState> {
+    store.runs().iter().find(|known| known.run == run).map(|known| known.state)
+}
+
+#[track_caller]
+fn all_are(cluster: &Cluster, run: u64, wanted: RunState) {
+    for id in 1..=NODES {
+        assert_eq!(state(cluster.store(id), run), Some(wanted), "node {id}");
+    }
+}
+
+fn put(client: &Client, run: u64, event: u64, source: u64) -> forebay_core::Result<PutOutcome> {
+    let key = client.keyspace().schema.key(&[run, event, source]).unwrap();
+    client.put(&key, b"bytes", &PutOptions::default())
+}
+
+#[test]
+fn what_one_node_is_asked_for_every_node_does() {
+    let cluster = Cluster::new();
+    let (run, config) = (5, keyspace().run);
+    // Neither client is at the home: both are served.
+    let asked = cluster.client(cluster.other_than_home_of(run));
+    let source = Source::from_packed(&keyspace().schema.source(&[1]).unwrap());
+    asked.run_open(run, &config).unwrap();
+    all_are(&cluster, run, RunState::Open);
+    asked.run_pause(run).unwrap();
+    all_are(&cluster, run, RunState::Paused);
+    asked.run_resume(run).unwrap();
+    asked.mask(run, &source, None).unwrap();
+    for id in 1..=NODES {
+        assert_eq!(cluster.store(id).run_words(run).unwrap().masks, [(source.clone(), None, true)], "node {id}");
+    }
+    asked.unmask(run, &source, None).unwrap();
+    let hold = asked.hold(Some(run), &[]).unwrap();
+    for id in 1..=NODES {
+        let holds = cluster.store(id).holds();
+        assert_eq!((holds.len(), holds[0].id, holds[0].run), (1, hold, Some(run)), "node {id}");
+        assert!(cluster.store(id).run_words(run).unwrap().masks.iter().all(|mask| !mask.2), "node {id}");
+    }
+    assert!(cluster.client(1).release_hold(hold).unwrap());
+    // An error of the home is the answer, and nobody else does anything.
+    let other = forebay_core::RunConfig { stage: None, ..config.clone() };
+    let other = forebay_core::RunConfig { complete_within: std::time::Duration::from_secs(1), ..other };
+    assert_eq!(asked.run_open(run, &other).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(asked.run_stop(77).unwrap_err().kind(), Kind::Invalid);
+    asked.run_stop(run).unwrap();
+    all_are(&cluster, run, RunState::Stopped);
+    for id in 1..=NODES {
+        assert!(cluster.store(id).holds().is_empty());
+    }
+    asked.run_close(run).unwrap();
+    all_are(&cluster, run, RunState::Closed);
+}
+
+#[test]
+fn a_run_begins_with_its_first_event_on_any_node() {
+    let cluster = Cluster::new();
+    let run = 9;
+    for id in 1..=NODES {
+        let client = cluster.client(id);
+        let event = client.keyspace().schema.values(cluster.events_at(id, run, 1)[0].as_bytes())[1];
+        assert_eq!(put(&client, run, event, 0).unwrap(), PutOutcome::Stored, "node {id}");
+    }
+    all_are(&cluster, run, RunState::Open);
+}
+
+#[test]
+fn a_node_that_was_away_catches_up_and_keeps_no_run_from_starting() {
+    let mut cluster = Cluster::new();
+    let (run, later) = (5, 6);
+    let home = cluster.home_of(run);
+    assert_eq!(cluster.home_of(later), home, "runs have their homes in blocks");
+    let away = cluster.other_than_home_of(run);
+    let client = cluster.client(home);
+    let source = Source::from_packed(&keyspace().schema.source(&[1]).unwrap());
+    client.run_open(run, &keyspace().run).unwrap();
+    cluster.stop(away);
+    client.mask(run, &source, None).unwrap();
+    client.run_pause(run).unwrap();
+    client.run_open(later, &keyspace().run).unwrap();
+    let hold = client.hold(None, &[]).unwrap();
+    // A close wants every node: it is named, and the run goes on.
+    let refused = client.run_close(later).unwrap_err();
+    assert!(
+        refused.kind() == Kind::Unavailable && refused.message().contains(&format!("node {away} (`n{away}`)")),
+        "{refused}"
+    );
+    let there = cluster.members[usize::from(home) - 1].as_ref().unwrap().node.status("events").unwrap();
+    assert!(there.peers.iter().any(|peer| peer.node == away && peer.trouble.is_some()), "{there:?}");
+    cluster.start(away);
+    eventually("it has what it missed", || {
+        let store = cluster.store(away);
+        state(store, later) == Some(RunState::Open) && state(store, run) == Some(RunState::Paused)
+    });
+    eventually("masks and holds as well", || {
+        let store = cluster.store(away);
+        store.run_words(run).is_ok_and(|words| words.masks == [(source.clone(), None, true)])
+            && store.holds().iter().map(|known| known.id).eq([hold])
+    });
+    eventually("nobody is behind", || {
+        let node = &cluster.members[usize::from(home) - 1].as_ref().unwrap().node;
+        node.status("events").unwrap().peers.iter().all(|peer| peer.trouble.is_none())
+    });
+    client.run_close(later).unwrap();
+    all_are(&cluster, later, RunState::Closed);
+}
+
+#[test]
+fn a_run_with_something_left_on_one_node_is_closed_on_none() {
+    let cluster = Cluster::new();
+    let run = 5;
+    let home = cluster.home_of(run);
+    let client = cluster.client(home);
+    client.run_open(run, &keyspace().run).unwrap();
+    let elsewhere = cluster.other_than_home_of(run);
+    let there = cluster.client(elsewhere);
+    let event = there.keyspace().schema.values(cluster.events_at(elsewhere, run, 1)[0].as_bytes())[1];
+    assert_eq!(put(&there, run, event, 0).unwrap(), PutOutcome::Stored);
+    let refused = client.run_close(run).unwrap_err();
+    assert!(
+        refused.message().contains(&format!("node {elsewhere}")) && refused.message().contains("open: 1"),
+        "{refused}"
+    );
+    // Every node takes events of it again.
+    for id in 1..=NODES {
+        let client = cluster.client(id);
+        let event = client.keyspace().schema.values(cluster.events_at(id, run, 2)[1].as_bytes())[1];
+        assert_eq!(put(&client, run, event, 0).unwrap(), PutOutcome::Stored);
+    }
+    all_are(&cluster, run, RunState::Open);
+}
+
+#[test]
+fn what_is_another_nodes_is_refused_with_its_home() {
+    let cluster = Cluster::new();
+    let run = 5;
+    let client = cluster.client(1);
+    client.run_open(run, &keyspace().run).unwrap();
+    let event = client.keyspace().schema.values(cluster.events_at(2, run, 1)[0].as_bytes())[1];
+    let refused = put(&client, run, event, 0).unwrap_err();
+    assert!(refused.kind() == Kind::Fenced && refused.message().contains("its home is node 2"), "{refused}");
+    // Orders are between nodes: a client of the wrong rights is told so, and one with all rights gives no order out of turn.
+    let order = forebay_wire::Control::Order {
+        node: 2,
+        boot: 1,
+        count: 1,
+        signed: "nobody".into(),
+        order: Box::new(forebay_wire::Control::RunStop { run }),
+    };
+    let tokio = runtime();
+    let at = cluster.map.node(cluster.other_than_home_of(run)).unwrap().at[0].clone();
+    let peer = forebay_client::AsyncClient::lazy(&at, keyspace(), Options::default()).unwrap();
+    let home = cluster.home_of(run);
+    let wrong = (1..=NODES).find(|&id| id != home).unwrap();
+    let forbidden = match order {
+        forebay_wire::Control::Order { boot, count, signed, order, .. } => {
+            forebay_wire::Control::Order { node: wrong, boot, count, signed, order }
+        }
+        other => other,
+    };
+    let refused = tokio.block_on(peer.control(&forbidden)).unwrap_err();
+    assert!(refused.kind() == Kind::Fenced && refused.message().contains("gives an order about it"), "{refused}");
+    let alone = forebay_wire::Control::BeginClose { run };
+    assert_eq!(tokio.block_on(peer.control(&alone)).unwrap_err().kind(), Kind::Invalid);
+    all_are(&cluster, run, RunState::Open);
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}

@@ -1,0 +1,42 @@
+//! What is the matter of a whole cluster: runs, masks, prescales and holds. A server in one hands such calls to its node.
+//!
+//! *Not here*: who the home of a run is, and how its orders reach the others (`forebay-cluster`).
+
+use forebay_core::Result;
+use forebay_wire::Control;
+use std::pin::Pin;
+
+/// An order under way: the JSON of what the call answers.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
+
+/// The node of a cluster that a server stands on.
+pub trait Orders: Send + Sync {
+    /// Has the home of a run, and then all nodes, do what was asked of this one; `signed` is the token of who asked. Within a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// Those of the call; `Unavailable` where the home does not answer.
+    fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering;
+}
+
+/// Whether a call goes through the home of a run.
+pub(crate) fn is_order(control: &Control) -> bool {
+    matches!(
+        control,
+        Control::RunOpen { .. }
+            | Control::RunPause { .. }
+            | Control::RunResume { .. }
+            | Control::RunStop { .. }
+            | Control::RunClose { .. }
+            | Control::Mask { .. }
+            | Control::Prescale { .. }
+            | Control::Hold { .. }
+            | Control::ReleaseHold { .. }
+            | Control::AsHome { .. }
+            | Control::Order { .. }
+            | Control::BeginClose { .. }
+            | Control::AbandonClose { .. }
+            | Control::HoldAs { .. }
+            | Control::Cluster
+    )
+}

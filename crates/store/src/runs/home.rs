@@ -1,0 +1,12 @@
+//! The homes of runs, as a node of a cluster knows them.
+
+use forebay_core::Result;
+
+/// Where a node asks for runs that it does not know: their home opens them, on every node.
+pub trait RunHome: Send + Sync {
+    /// Events of this run have come. Returns at once; the run is known to the store a moment later.
+    ///
+    /// # Errors
+    /// What its home answered a moment ago, where that was a refusal.
+    fn wanted(&self, run: u64) -> Result<()>;
+}
