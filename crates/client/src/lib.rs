@@ -7,13 +7,16 @@
 //!
 //! Start with [`Client::connect`], then the calls of `forebay-store`: [`Client::put`], [`Client::get_any`], [`Lease::accept`].
 //!
-//! *Not here*: placement on several servers.
+//! [`ClusterClient`] is the same over the nodes of a cluster.
+//!
+//! *Not here*: how nodes agree (`forebay-cluster`).
 
 mod address;
 mod ahead;
 mod asynchronous;
 mod buffer;
 mod client;
+mod cluster;
 mod connected;
 mod connection;
 mod control;
@@ -35,6 +38,7 @@ mod tls;
 pub use address::{Address, PORT};
 pub use asynchronous::{AsyncClient, Connector, Reader, Writer};
 pub use client::Client;
+pub use cluster::{ClusterClient, ClusterRange, ClusterWatch};
 pub use connected::Connected;
 pub use forebay_core as core;
 pub use forebay_wire::WireJudgement;

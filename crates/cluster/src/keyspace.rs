@@ -113,6 +113,49 @@ impl Keyspace {
         self.peers.lock().values().cloned().collect()
     }
 
+    /// Adopts the latest map of the nodes in contact.
+    async fn hear_of_maps(&self) -> Result<()> {
+        for peer in self.all_peers().into_iter().filter(|peer| !peer.is_away()) {
+            match self.learn(&peer).await {
+                Ok(_) => {}
+                // It is away, which its next order finds.
+                Err(error) if error.kind() == Kind::Unavailable => peer.falls_behind(error.message(), true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes by the map that a node of a higher epoch has; one of a lower epoch is told so.
+    ///
+    /// # Errors
+    /// `Fenced` for a lower epoch; those of the adoption; `Unavailable` where the node does not answer.
+    pub(crate) async fn agree(&self, node: u16, epoch: u32) -> Result<()> {
+        let own = self.store.epoch();
+        if epoch < own {
+            return Err(Error::fenced(format!("node {node} goes by epoch {epoch} of the map, and this one by {own}")));
+        }
+        if epoch > own { self.learn(&*self.peer(node)?).await.map(drop) } else { Ok(()) }
+    }
+
+    /// Asks another node for its map, and adopts it if it is a later one; `true` if it was.
+    pub(crate) async fn learn(&self, peer: &Peer) -> Result<bool> {
+        let json = peer.client.control(&Control::Map).await?;
+        let text =
+            String::from_utf8(json).map_err(|error| Error::corrupt("a map that is no text").with_source(error))?;
+        let map = Arc::new(ClusterMap::from_json(&text)?);
+        let (own, _) = self.place()?;
+        // Of two maps of one epoch the adoption says that there are two.
+        if map.epoch() < own.epoch() || map.hash() == own.hash() {
+            return Ok(false);
+        }
+        let later = map.clone();
+        self.here(move |store| store.adopt_map(&later)).await?;
+        self.meet()?;
+        tracing::info!(epoch = map.epoch(), from = peer.node, "goes by a later map");
+        Ok(true)
+    }
+
     fn peer(&self, node: u16) -> Result<Arc<Peer>> {
         let known = self.peers.lock().get(&node).cloned();
         known.ok_or_else(|| Error::unavailable(format!("node {node} is not in this node's map")))
@@ -138,13 +181,14 @@ impl Keyspace {
 
     /// What a client asked this node for: its home does it.
     pub(crate) async fn asked(&self, signed: &str, order: Control) -> Result<Vec<u8>> {
-        let (run, (_, own)) = (run_of(&order)?, self.place()?);
+        let (run, (map, own)) = (run_of(&order)?, self.place()?);
         let home = self.home_of(run)?;
         if home == own {
             return self.as_home(signed, order).await;
         }
         let peer = self.peer(home)?;
-        let forwarded = Control::AsHome { signed: signed.to_owned(), order: Box::new(order) };
+        let (epoch, order) = (map.epoch(), Box::new(order));
+        let forwarded = Control::AsHome { node: own, epoch, signed: signed.to_owned(), order };
         peer.client.control(&forwarded).await.map_err(|error| {
             let what = format!("node {} (`{}`), the home of run {run}: {}", peer.node, peer.name, error.message());
             Error::new(error.kind(), what).with_source(error)
@@ -165,6 +209,17 @@ impl Keyspace {
             )));
         }
         let _one_after_another = self.turn.lock().await;
+        if matches!(order, Control::RunOpen { .. }) {
+            // A run stays where it begins: by the latest map that a node in contact has.
+            self.hear_of_maps().await?;
+            let home = self.home_of(run)?;
+            if home != own {
+                let epoch = self.store.epoch();
+                return Err(Error::fenced(format!(
+                    "the home of run {run} is node {home} by a later map (epoch {epoch}): ask it"
+                )));
+            }
+        }
         if let Control::RunClose { run } = order {
             return self.close(signed, run).await;
         }
@@ -240,16 +295,24 @@ impl Keyspace {
 
     /// Sends one order; the peer's turn is held.
     pub(crate) async fn send(&self, peer: &Peer, signed: &str, order: &Control) -> Result<()> {
-        let (_, own) = self.place()?;
-        let order = Control::Order {
+        let (map, own) = self.place()?;
+        let told = Control::Order {
             node: own,
+            epoch: map.epoch(),
             boot: self.store.boot(),
             count: self.count.fetch_add(1, Ordering::Relaxed) + 1,
             signed: signed.to_owned(),
             order: Box::new(order.clone()),
         };
-        // What fails for good on the other node fails again when it catches up, where people see it.
-        peer.client.control(&order).await.map(drop).inspect_err(|error| peer.falls_behind(error.message(), true))
+        let answer = peer.client.control(&told).await.map(drop);
+        // That something is left to decide there is an answer, and the node lacks nothing.
+        if let Err(error) = &answer
+            && !matches!(order, Control::BeginClose { .. })
+        {
+            // What fails for good on the other node fails again when it catches up, where people see it.
+            peer.falls_behind(error.message(), true);
+        }
+        answer
     }
 
     /// What the home of a run did is done here.
@@ -287,6 +350,10 @@ impl Peer {
     /// Why it may lack orders; `None` where it has all.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.standing.lock().trouble.clone()
+    }
+
+    fn is_away(&self) -> bool {
+        self.standing.lock().is_away
     }
 
     fn misses_if_away(&self) -> Result<()> {

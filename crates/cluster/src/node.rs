@@ -3,7 +3,7 @@
 use crate::keyspace::{Connect, Keyspace, Refused};
 use forebay_client::{AsyncClient, Options};
 use forebay_core::map::ClusterMap;
-use forebay_core::{Error, Result, Signature};
+use forebay_core::{Error, Kind, Result, Signature};
 use forebay_server::{Answering, Orders};
 use forebay_store::{RunHome, Store};
 use forebay_wire::Control;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 /// How often nodes that are behind are tried again.
@@ -66,6 +66,8 @@ pub struct Status {
 
 struct Inner {
     keyspaces: BTreeMap<String, Arc<Keyspace>>,
+    /// The others are to be brought up now.
+    soon: Notify,
 }
 
 /// A node of a cluster, over stores that have adopted its map. Dropping it ends its work; the stores go on.
@@ -98,7 +100,7 @@ impl Node {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
         let (ends, ended) = tokio::sync::oneshot::channel();
         let node = Arc::new(Node {
-            inner: Arc::new(Inner { keyspaces }),
+            inner: Arc::new(Inner { keyspaces, soon: Notify::new() }),
             handle: runtime.handle().clone(),
             _ends: Some(ends),
         });
@@ -128,7 +130,11 @@ impl Node {
     ) -> Result<Arc<Node>> {
         let connect: Connect = Arc::new(connect);
         let keyspaces = keyspaces(&[store], map, |_| connect.clone(), true)?;
-        let node = Arc::new(Node { inner: Arc::new(Inner { keyspaces }), handle: Handle::current(), _ends: None });
+        let node = Arc::new(Node {
+            inner: Arc::new(Inner { keyspaces, soon: Notify::new() }),
+            handle: Handle::current(),
+            _ends: None,
+        });
         let wanted = node.hear_of_runs();
         tokio::spawn(node.inner.clone().work(wanted));
         Ok(node)
@@ -143,7 +149,9 @@ impl Node {
             can_keep(map, &keyspace.store)?;
             keyspace.store.adopt_map(map)?;
             keyspace.meet()?;
+            keyspace.all_peers().iter().for_each(|peer| peer.falls_behind("a later map", false));
         }
+        self.inner.soon.notify_one();
         Ok(())
     }
 
@@ -186,7 +194,13 @@ fn keyspaces(
     let mut all = BTreeMap::new();
     for store in stores {
         can_keep(map, store)?;
-        store.adopt_map(map)?;
+        match store.adopt_map(map) {
+            // It went by a later one before: the file is an earlier one.
+            Err(error) if error.kind() == Kind::Fenced => {
+                tracing::warn!(%error, "the map is an earlier one than that of this node, which goes by its own");
+            }
+            adopted => drop(adopted?),
+        }
         let name = store.keyspace().name.clone();
         let keyspace = Arc::new(Keyspace::new(store.clone(), connect(&name), at_once));
         keyspace.meet()?;
@@ -222,10 +236,19 @@ impl Inner {
     async fn order(&self, keyspace: &str, signed: &str, control: Control) -> Result<Vec<u8>> {
         let keyspace = self.keyspace(keyspace)?;
         match control {
-            Control::Order { node, boot, count, signed, order } => {
+            Control::Order { node, epoch, boot, count, signed, order } => {
+                keyspace.agree(node, epoch).await?;
                 keyspace.obey(node, (boot, count), &signed, *order).await
             }
-            Control::AsHome { signed, order } => keyspace.as_home(&signed, *order).await,
+            Control::AsHome { node, epoch, signed, order } => {
+                keyspace.agree(node, epoch).await?;
+                keyspace.as_home(&signed, *order).await
+            }
+            Control::Learn { node, epoch } => {
+                keyspace.agree(node, epoch).await?;
+                Ok(b"null".to_vec())
+            }
+            Control::Map => Ok(keyspace.place()?.0.to_json().into_bytes()),
             Control::Cluster => serde_json::to_vec(&keyspace.status()?)
                 .map_err(|error| Error::internal("a status cannot be written as JSON").with_source(error)),
             asked => keyspace.asked(signed, asked).await,
@@ -241,6 +264,7 @@ impl Inner {
                     Some((name, run)) => self.open_wanted(&name, run).await,
                     None => return,
                 },
+                () = self.soon.notified() => next = Instant::now(),
                 () = tokio::time::sleep_until(next) => {
                     next = Instant::now() + TRY_AGAIN;
                     for keyspace in self.keyspaces.values() {
@@ -275,7 +299,7 @@ impl Inner {
         };
         if let Err(error) = opened.await {
             // Open with another configuration it is told when this node catches up.
-            if error.kind() != forebay_core::Kind::Conflict {
+            if error.kind() != Kind::Conflict {
                 let refusal = (error.kind(), error.message().to_owned());
                 keyspace.refused.lock().insert(run, (refusal, Instant::now()));
             }

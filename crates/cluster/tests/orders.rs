@@ -153,6 +153,7 @@ fn what_is_another_nodes_is_refused_with_its_home() {
     // Orders are between nodes: a client of the wrong rights is told so, and one with all rights gives no order out of turn.
     let order = forebay_wire::Control::Order {
         node: 2,
+        epoch: 2,
         boot: 1,
         count: 1,
         signed: "nobody".into(),
@@ -164,8 +165,8 @@ fn what_is_another_nodes_is_refused_with_its_home() {
     let home = cluster.home_of(run);
     let wrong = (1..=NODES).find(|&id| id != home).unwrap();
     let forbidden = match order {
-        forebay_wire::Control::Order { boot, count, signed, order, .. } => {
-            forebay_wire::Control::Order { node: wrong, boot, count, signed, order }
+        forebay_wire::Control::Order { epoch, boot, count, signed, order, .. } => {
+            forebay_wire::Control::Order { node: wrong, epoch, boot, count, signed, order }
         }
         other => other,
     };

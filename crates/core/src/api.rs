@@ -162,6 +162,15 @@ macro_rules! implement_event_store {
             }
         }
 
+        $crate::implement_calls!($store, $fragment, $holder, $producer, $range, |$one| $runs, $stats);
+    };
+}
+
+/// The part of [`implement_event_store`] that is about the store, where its fragments and producers are somebody else's too.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! implement_calls {
+    ($store:ty, $fragment:ty, $holder:ty, $producer:ty, $range:ty, |$one:ident| $runs:expr, $stats:expr) => {
         impl $crate::EventStore for $store {
             type Fragment = $fragment;
             type Holder = $holder;

@@ -137,6 +137,19 @@ impl Error {
         Error { kind, message: message.into(), source: None, earlier_try_unknown: false, shortage: None }
     }
 
+    /// The same error, without what caused it, for another thing that it concerns.
+    #[must_use]
+    pub fn again(&self) -> Error {
+        let (kind, earlier_try_unknown) = (self.kind, self.earlier_try_unknown);
+        Error {
+            kind,
+            message: self.message.clone(),
+            source: None,
+            earlier_try_unknown,
+            shortage: self.shortage.clone(),
+        }
+    }
+
     constructors!(
         invalid => Invalid, conflict => Conflict, full => Full, unavailable => Unavailable, fenced => Fenced,
         unknown => OutcomeUnknown, corrupt => Corrupt, closed => Closed, internal => Internal

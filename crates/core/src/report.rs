@@ -154,7 +154,8 @@ pub struct SourceStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
     /// One word: `present`, `in-flight`, `missing`, `masked`, `removed`, `not-expected`, `never-announced`, `rejected`,
-    /// `moved`, `removed-event`, `never-seen`, `decided`, `run-closed`, `run-unknown`, `lost`.
+    /// `moved`, `removed-event`, `never-seen`, `decided`, `run-closed`, `run-unknown`, `lost`; `elsewhere` on a node that is not the
+    /// event's home.
     pub answer: Cow<'static, str>,
     /// The same in a sentence, with figures.
     pub because: String,

@@ -34,9 +34,11 @@ pub(crate) fn is_order(control: &Control) -> bool {
             | Control::ReleaseHold { .. }
             | Control::AsHome { .. }
             | Control::Order { .. }
+            | Control::Learn { .. }
             | Control::BeginClose { .. }
             | Control::AbandonClose { .. }
             | Control::HoldAs { .. }
             | Control::Cluster
+            | Control::Map
     )
 }

@@ -116,6 +116,10 @@ pub enum Control {
     },
     /// The home of a run does what a client asked another node for, signed by that client's token; answers what the call answers.
     AsHome {
+        /// The node that was asked.
+        node: u16,
+        /// Epoch of its map.
+        epoch: u32,
         /// Who asked.
         signed: String,
         /// For what.
@@ -126,6 +130,8 @@ pub enum Control {
     Order {
         /// The home.
         node: u16,
+        /// Epoch of its map.
+        epoch: u32,
         /// Boot generation of its store.
         boot: u32,
         /// Its orders in this life, counted.
@@ -134,6 +140,13 @@ pub enum Control {
         signed: String,
         /// What it did.
         order: Box<Control>,
+    },
+    /// Another node goes by a later map: this one asks it for that. Answers null.
+    Learn {
+        /// The other node.
+        node: u16,
+        /// Epoch of its map.
+        epoch: u32,
     },
     /// The first half of a close on all nodes: the run takes nothing until it is closed, or the close abandoned. Answers null.
     BeginClose {
@@ -156,6 +169,8 @@ pub enum Control {
     },
     /// The node and its peers, as this node sees them.
     Cluster,
+    /// The map that the node goes by. Answers its JSON.
+    Map,
     /// All holds.
     Holds,
     /// The events of the debug stream.
@@ -328,6 +343,7 @@ impl Control {
             Control::Mask { .. } => Call::Mask,
             Control::AsHome { .. }
             | Control::Order { .. }
+            | Control::Learn { .. }
             | Control::BeginClose { .. }
             | Control::AbandonClose { .. }
             | Control::HoldAs { .. } => Call::Order,
@@ -350,6 +366,7 @@ impl Control {
             | Control::LedgerBy { .. }
             | Control::Sources { .. }
             | Control::Cluster
+            | Control::Map
             | Control::Holds
             | Control::DebugEvents
             | Control::Conflicts

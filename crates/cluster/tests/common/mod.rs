@@ -1,5 +1,7 @@
 //! Three nodes of one cluster in this process: stores in directories, servers on Unix sockets, nodes on threads.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use forebay_client::{Client, Options};
 use forebay_cluster::{Node, NodeOptions};
 use forebay_core::map::{Change, ClusterMap, Hex128, NodeState};
@@ -80,6 +82,10 @@ impl Cluster {
     pub(crate) fn client(&self, id: u16) -> Client {
         let address = format!("unix:{}", socket(&self.dir, id).display());
         Client::connect(&address, Options { name: format!("test at n{id}"), ..Options::default() }).unwrap()
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.map.nodes().iter().map(|node| node.at[0].clone()).collect()
     }
 
     /// The home of a run.

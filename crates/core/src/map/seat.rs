@@ -1,6 +1,6 @@
 //! A node's place in the map: what it is for the events of one keyspace.
 
-use super::{ClusterMap, Hex128, KeyspaceMap, NodeState};
+use super::{ClusterMap, Hex128, KeyspaceMap, Layout, NodeState, Table};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -105,8 +105,13 @@ impl Seat {
     /// The lowest run whose place in a later map is not the one that it has in this map; `None` if all stay.
     pub fn first_run_moved(&self, later: &Seat) -> Option<u64> {
         let (old, new) = (&self.keyspace, &later.keyspace);
-        let layouts = new.layouts()[old.layouts().len().min(new.layouts().len())..].iter().map(|one| one.from_run());
-        let tables = new.tables()[old.tables().len().min(new.tables().len())..].iter().map(|one| one.from_run());
-        layouts.chain(tables).min()
+        let layouts = old.layouts().iter().zip(new.layouts()).take_while(|(one, other)| one == other).count();
+        let tables = old.tables().iter().zip(new.tables()).take_while(|(one, other)| one == other).count();
+        let of_layouts = |all: &[Layout]| all.get(layouts).map(Layout::from_run);
+        let of_tables = |all: &[Table]| all.get(tables).map(Table::from_run);
+        // Both are in the order of their runs: the first one that differs is the lowest.
+        let moved =
+            [of_layouts(old.layouts()), of_layouts(new.layouts()), of_tables(old.tables()), of_tables(new.tables())];
+        moved.into_iter().flatten().min()
     }
 }

@@ -15,7 +15,7 @@ pub enum Succession {
 
 impl ClusterMap {
     /// Whether a node that has this map may adopt `new`. `run_last` is the highest run that the node knows: runs up to it keep
-    /// their layouts and tables. Where epochs between the two are not known, a slot's members may all have changed in
+    /// their layouts and tables, and later ones may get others; without it all that the map has are kept. Where epochs between the two are not known, a slot's members may all have changed in
     /// between; each of those steps was checked where it was made.
     ///
     /// # Errors
@@ -73,14 +73,18 @@ impl ClusterMap {
         if old.block != now.block {
             return Err("block has changed, and with it the slots of events: keep it".into());
         }
-        if !now.tables.starts_with(&old.tables) {
+        // What no run of this node has begun under may be taken back: another node may have a run that must stay where it is.
+        let begun = |from_run: u64| run_last.is_none_or(|last| from_run <= last.max(1));
+        let layouts = old.layouts.partition_point(|layout| begun(layout.from_run));
+        let tables = old.tables.partition_point(|table| begun(table.from_run));
+        if !now.tables.starts_with(&old.tables[..tables]) {
             return Err("an earlier table has changed: add a table for new runs".into());
         }
-        if now.layouts.len() < old.layouts.len() {
+        if now.layouts.len() < layouts {
             return Err("a layout lacks: its runs have events".into());
         }
-        let layouts = now.layouts[old.layouts.len()..].iter().map(|layout| layout.from_run);
-        for run in layouts.chain(now.tables[old.tables.len()..].iter().map(|table| table.from_run)) {
+        let later = now.layouts[layouts..].iter().map(|layout| layout.from_run);
+        for run in later.chain(now.tables[tables..].iter().map(|table| table.from_run)) {
             if run_last.is_some_and(|last| run <= last) {
                 let last = run_last.unwrap_or_default();
                 return Err(format!(
@@ -88,7 +92,7 @@ impl ClusterMap {
                 ));
             }
         }
-        for (before, after) in old.layouts.iter().zip(&now.layouts) {
+        for (before, after) in old.layouts[..layouts].iter().zip(&now.layouts) {
             let from_run = before.from_run;
             if from_run != after.from_run {
                 return Err(format!("the layout from run {from_run} begins at run {} now: keep it", after.from_run));

@@ -232,10 +232,12 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
         }
         Control::AsHome { .. }
         | Control::Order { .. }
+        | Control::Learn { .. }
         | Control::BeginClose { .. }
         | Control::AbandonClose { .. }
         | Control::HoldAs { .. }
-        | Control::Cluster => Err(Error::invalid("this is between the nodes of a cluster, and this server is in none")),
+        | Control::Cluster
+        | Control::Map => Err(Error::invalid("this is between the nodes of a cluster, and this server is in none")),
         other @ (Control::RingSources
         | Control::RingChunks
         | Control::RingNow

@@ -68,9 +68,9 @@ impl Engine {
         let seat = Arc::new(Seat::new(map.clone(), &self.keyspace.name, holding)?);
         {
             let runs = self.runs.known.lock();
-            let last = runs.iter().map(|known| known.run).max();
+            let last = runs.iter().map(|known| known.run).max().unwrap_or(0);
             let from = match &present {
-                Some(present) => match present.map().succeeds(map, last)? {
+                Some(present) => match present.map().succeeds(map, Some(last))? {
                     Succession::Same => return Ok(Succession::Same),
                     Succession::Later => present.first_run_moved(&seat),
                 },

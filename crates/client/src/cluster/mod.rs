@@ -1,0 +1,277 @@
+//! The client of a cluster: a list of addresses in, each call at the right node.
+//!
+//! ```text
+//! call about an event ─▶ map ─▶ its home ── one hop ──▶ answer;  Fenced: the map is fetched again, once
+//! call about all      ─▶ every node, beside each other ──▶ merged, or the node that does not answer is named
+//! get_any             ─▶ a few nodes in turn ──▶ then one after another waits for a moment
+//! run, mask, hold     ─▶ any node: its home does it, and all others
+//! ```
+//!
+//! *Invariants*: an answer about all nodes is of all nodes: a sum never lacks one in silence.
+//!
+//! *Not here*: what a node does with orders about runs (`forebay-cluster`).
+
+mod events;
+mod range;
+mod reports;
+mod runs;
+mod select;
+
+pub use range::ClusterRange;
+pub use runs::ClusterWatch;
+
+use crate::client::Client;
+use crate::fragment::Fragment;
+use crate::objects::Producer;
+use crate::options::Options;
+use crate::select::Kept;
+use forebay_core::map::{ClusterMap, KeyspaceMap, Node, NodeState};
+use forebay_core::{Error, KeySchema, Keyspace, Kind, Result};
+use forebay_wire::Control;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// A keyspace on the nodes of a cluster: a cheap handle, cloned freely, used from any number of threads.
+#[derive(Clone)]
+pub struct ClusterClient {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    keyspace: Keyspace,
+    options: Options,
+    placed: RwLock<Arc<Placed>>,
+    /// Clients of nodes, made when they are needed.
+    clients: Mutex<BTreeMap<u16, Client>>,
+    /// The node that is asked first for ready events.
+    turn: AtomicUsize,
+}
+
+/// A map, and the part of it that counts here.
+struct Placed {
+    map: ClusterMap,
+    keyspace: KeyspaceMap,
+}
+
+impl Placed {
+    fn of(map: ClusterMap, name: &str) -> Result<Arc<Placed>> {
+        let keyspace = map.keyspace(name).cloned();
+        let keyspace =
+            keyspace.ok_or_else(|| Error::invalid(format!("keyspace `{name}` is not in the cluster's map")))?;
+        Ok(Arc::new(Placed { map, keyspace }))
+    }
+
+    /// The home of an event. A key of another schema goes to any node, which refuses it.
+    fn home(&self, schema: &KeySchema, primary: &[u8]) -> u16 {
+        match primary.len() == schema.primary_bytes() {
+            true => self.keyspace.home(schema.run_of(primary), primary),
+            false => self.nodes().next().map_or(0, |node| node.id),
+        }
+    }
+
+    /// The nodes that may have something.
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.map.nodes().iter().filter(|node| node.state != NodeState::Gone)
+    }
+}
+
+impl ClusterClient {
+    /// Connects to a cluster by the addresses of some of its nodes: the first one that answers says where all are.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty list, an ill-formed address, a server that is in no cluster, or a keyspace that is not in its
+    /// map; `Unavailable` where no address answers, with the reason of each.
+    pub fn connect<A: AsRef<str>>(addresses: &[A], options: Options) -> Result<ClusterClient> {
+        let mut reasons = Vec::new();
+        for address in addresses {
+            let address = address.as_ref();
+            match Client::connect(address, options.clone()) {
+                Ok(client) => return ClusterClient::of(&client, options),
+                Err(error) if error.kind() == Kind::Unavailable => {
+                    reasons.push(format!("{address}: {}", error.message()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match reasons.is_empty() {
+            true => Err(Error::invalid("no address of a node of the cluster: give at least one")),
+            false => Err(Error::unavailable(format!("no node of the cluster answers: {}", reasons.join("; ")))),
+        }
+    }
+
+    /// The cluster that a server is a node of.
+    ///
+    /// # Errors
+    /// `Invalid` for a server that is in none; `Unavailable`.
+    pub(crate) fn of(client: &Client, options: Options) -> Result<ClusterClient> {
+        let keyspace = client.keyspace().clone();
+        let placed = RwLock::new(Placed::of(fetch(client)?, &keyspace.name)?);
+        let options = Options { keyspace: keyspace.name.clone(), ..options };
+        let (clients, turn) = (Mutex::default(), AtomicUsize::new(0));
+        Ok(ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn }) })
+    }
+
+    /// The keyspace.
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.inner.keyspace
+    }
+
+    /// The keyspace's key schema.
+    pub fn schema(&self) -> &KeySchema {
+        &self.inner.keyspace.schema
+    }
+
+    /// The map that the client goes by.
+    pub fn map(&self) -> ClusterMap {
+        self.placed().map.clone()
+    }
+
+    fn placed(&self) -> Arc<Placed> {
+        self.inner.placed.read().clone()
+    }
+
+    /// The client of one node, such as for what concerns its devices.
+    ///
+    /// # Errors
+    /// `Invalid` for a node that is not in the map, `Unavailable` where it does not answer.
+    pub fn node(&self, id: u16) -> Result<Client> {
+        if let Some(client) = self.inner.clients.lock().get(&id) {
+            return Ok(client.clone());
+        }
+        let placed = self.placed();
+        let node = placed.map.node(id).filter(|node| node.state != NodeState::Gone);
+        let node = node.ok_or_else(|| Error::invalid(format!("node {id} is not in the cluster's map")))?;
+        let mut reasons = Vec::new();
+        for address in &node.at {
+            // Without the lock: a node that does not answer must not keep calls from the others.
+            match Client::connect(address, self.inner.options.clone()) {
+                Ok(client) => return Ok(self.inner.clients.lock().entry(id).or_insert(client).clone()),
+                Err(error) => reasons.push(format!("{address}: {}", error.message())),
+            }
+        }
+        Err(Error::unavailable(format!("node {id} (`{}`) does not answer: {}", node.name, reasons.join("; "))))
+    }
+
+    /// The home of an event, by the map that the client has.
+    fn home(&self, primary: &[u8]) -> u16 {
+        self.placed().home(self.schema(), primary)
+    }
+
+    /// Makes a call about one event at its home; once more where that is another one by a later map.
+    fn at_home<T>(&self, primary: &[u8], call: impl Fn(&Client) -> Result<T>) -> Result<T> {
+        let home = self.home(primary);
+        let answer = self.node(home).and_then(|client| call(&client));
+        match answer {
+            // Fenced by a token, or by a map: only the map can be fetched again.
+            Err(error) if may_be_elsewhere(&error) && self.learn() && self.home(primary) != home => {
+                call(&self.node(self.home(primary))?)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Fetches the map from the nodes that answer; `true` if one of them has a later one of the same cluster.
+    fn learn(&self) -> bool {
+        let placed = self.placed();
+        let maps = self.at_each(&placed, fetch).into_iter().filter_map(Result::ok);
+        let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
+        let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace().name).ok());
+        if let Some(newest) = newest {
+            *self.inner.placed.write() = newest;
+            return true;
+        }
+        false
+    }
+
+    /// Makes a call at every node at once; answers in the order of the nodes.
+    ///
+    /// # Errors
+    /// The first node's, with its name.
+    fn everywhere<T: Send>(&self, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
+        self.at_each(&self.placed(), call).into_iter().collect()
+    }
+
+    /// The answer of each node, in their order.
+    fn at_each<T: Send>(&self, placed: &Placed, call: impl Fn(&Client) -> Result<T> + Sync) -> Vec<Result<T>> {
+        let nodes: Vec<&Node> = placed.nodes().collect();
+        let one = |node: &Node| {
+            self.node(node.id).and_then(|client| call(&client)).map_err(|error| {
+                Error::new(error.kind(), format!("node {} (`{}`): {}", node.id, node.name, error.message()))
+                    .with_source(error)
+            })
+        };
+        // A map has nodes, and one of them is not gone.
+        let Some((first, others)) = nodes.split_first() else { return Vec::new() };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = others.iter().map(|node| scope.spawn(|| one(node))).collect();
+            let mut answers = vec![one(first)];
+            for other in others {
+                answers.push(other.join().unwrap_or_else(|_| Err(Error::internal("a call ended in a panic"))));
+            }
+            answers
+        })
+    }
+
+    /// Makes a call about a run at its home; where that does not answer, at another node, which may know another home.
+    fn about_run<T>(&self, run: u64, call: impl Fn(&Client) -> Result<T>) -> Result<T> {
+        let placed = self.placed();
+        let home = placed.keyspace.home(run, &run.to_be_bytes());
+        let mut answer = self.node(home).and_then(|client| call(&client));
+        for node in placed.nodes().filter(|node| node.id != home) {
+            if !matches!(&answer, Err(error) if error.kind() == Kind::Unavailable) {
+                break;
+            }
+            answer = self.node(node.id).and_then(|client| call(&client));
+        }
+        answer
+    }
+}
+
+/// Whether a later map may say that another node is asked.
+fn may_be_elsewhere(error: &Error) -> bool {
+    // Without an answer it is not known what the first node did: only where nothing was sent another one is asked.
+    matches!(error.kind(), Kind::Fenced | Kind::Unavailable)
+}
+
+/// The map that a node goes by.
+fn fetch(client: &Client) -> Result<ClusterMap> {
+    ClusterMap::from_json(&client.map_text()?)
+}
+
+impl Client {
+    /// The map of the cluster that the server is a node of, as JSON.
+    ///
+    /// # Errors
+    /// `Invalid` for a server that is in none; `Unavailable`.
+    pub fn map_text(&self) -> Result<String> {
+        let (map, _): (serde_json::Value, bool) = self.pool().control(&Control::Map)?;
+        Ok(map.to_string())
+    }
+
+    /// The node that the server is, and its peers as it sees them, as JSON.
+    ///
+    /// # Errors
+    /// As [`Client::map_text`].
+    pub fn cluster_text(&self) -> Result<String> {
+        let (status, _): (serde_json::Value, bool) = self.pool().control(&Control::Cluster)?;
+        Ok(status.to_string())
+    }
+}
+
+impl std::fmt::Debug for ClusterClient {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "ClusterClient({:?}, keyspace {})", self.placed().map.cluster(), self.keyspace().name)
+    }
+}
+
+forebay_core::implement_calls!(
+    ClusterClient,
+    Fragment,
+    forebay_core::Held<Kept>,
+    Producer,
+    ClusterRange,
+    |cluster| cluster.runs(),
+    cluster.stats()
+);

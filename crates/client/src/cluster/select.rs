@@ -1,0 +1,117 @@
+//! Leases over all nodes, and verdicts at the home of each event.
+
+use super::ClusterClient;
+use crate::fragment::Fragment;
+use crate::select::{Lease, Verdict};
+use forebay_core::{Accept, GetAny, Primary, Result, ResultFragment, Sources, Token};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Nodes that are asked without a wait before one of them waits.
+const HOPS: usize = 4;
+/// How long one node waits for a ready event before the next one does: an event that becomes ready elsewhere is found within this
+/// time for each node of the cluster.
+const TURN: Duration = Duration::from_millis(50);
+
+impl ClusterClient {
+    /// Leases up to `n` ready events, of as many nodes as it takes; waits for a first one as long as asked. The order of delivery is
+    /// that of each node.
+    ///
+    /// # Errors
+    /// As [`crate::Client::get_any`], with the name of the node, where no other one had any.
+    pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
+        let end = Instant::now() + request.wait;
+        let nodes: Vec<u16> = self.placed().nodes().map(|node| node.id).collect();
+        let mut leases: Vec<Lease> = Vec::new();
+        let mut failed = None;
+        let mut hops = 0;
+        loop {
+            // From another one each time: all nodes are emptied alike.
+            let node = nodes[self.inner.turn.fetch_add(1, Ordering::Relaxed) % nodes.len()];
+            let is_hop = hops < HOPS.min(nodes.len());
+            let left = end.saturating_duration_since(Instant::now());
+            let wait = if is_hop { Duration::ZERO } else { left.min(TURN) };
+            let asked = GetAny { n: request.n - leases.len(), wait, ..request.clone() };
+            match self.node(node).and_then(|client| client.get_any(&asked)) {
+                Ok(found) => leases.extend(found),
+                Err(error) => {
+                    failed = Some(error);
+                    // One that is away answers at once: not asked again and again.
+                    std::thread::sleep(wait);
+                }
+            }
+            hops += 1;
+            let has_hopped = hops >= HOPS.min(nodes.len());
+            if leases.len() >= request.n || has_hopped && (!leases.is_empty() || left.is_zero()) {
+                break;
+            }
+        }
+        match failed {
+            Some(error) if leases.is_empty() => Err(error),
+            _ => Ok(leases),
+        }
+    }
+
+    /// Leases a named event.
+    ///
+    /// # Errors
+    /// As [`crate::Client::lease`].
+    pub fn lease(&self, primary: &Primary, duration: Option<Duration>) -> Result<Option<Lease>> {
+        self.at_home(primary.as_bytes(), |client| client.lease(primary, duration))
+    }
+
+    /// Decides about many events, with one request to each of their homes; outcomes in the same order.
+    ///
+    /// # Errors
+    /// Those of single verdicts are in their outcomes, also where a home does not answer.
+    pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
+        let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (at, verdict) in verdicts.iter().enumerate() {
+            parts.entry(self.home(verdict.primary.as_bytes())).or_default().push(at);
+        }
+        let mut outcomes: Vec<Result<()>> = verdicts.iter().map(|_| Ok(())).collect();
+        for (home, places) in parts {
+            let part: Vec<Verdict> = places.iter().map(|&at| verdicts[at].clone()).collect();
+            match self.node(home).and_then(|client| client.decide(&part)) {
+                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| outcomes[at] = outcome),
+                Err(error) => places.into_iter().for_each(|at| outcomes[at] = Err(error.again())),
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+macro_rules! under_lease {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+        /// Calls for the holder of a token.
+        impl ClusterClient {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// As the client's method of the same name.
+                pub fn $name(&self, primary: &Primary, token: &Token, $($argument: $type),*) -> Result<$answer> {
+                    self.at_home(primary.as_bytes(), |client| client.$name(primary, token, $($argument),*))
+                }
+            )*
+        }
+    };
+}
+
+under_lease! {
+    /// Reads sources of an event under lease.
+    lease_get(sources: &Sources) -> Vec<Fragment>;
+    /// Extends a lease by `duration` from now.
+    extend(duration: Duration) -> ();
+    /// Keeps a leased event, in these streams.
+    accept(streams: &[&str]) -> ();
+    /// Keeps a leased event in streams with chosen sources, and adds results to it.
+    accept_into(accept: &Accept<'_>) -> ();
+    /// Drops a leased event.
+    reject() -> ();
+    /// Hands a leased event to a later stage, with results for it.
+    pass(stage: &str, results: &[ResultFragment<'_>]) -> ();
+    /// Gives a leased event back unharmed.
+    requeue() -> ();
+}

@@ -1,0 +1,185 @@
+//! A client of a cluster: one hop to the home of each event, answers of all nodes as one.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{Cluster, NODES, eventually, keyspace};
+use forebay_client::{ClusterClient, Options};
+use forebay_core::map::{Change, ClusterMap};
+use forebay_core::{Bounds, FollowRun, GetAny, Key, Kind, PutOptions, PutOutcome, RunState, Sources};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const RUN: u64 = 5;
+const EVENTS: u64 = 300;
+
+fn connect(cluster: &Cluster) -> ClusterClient {
+    ClusterClient::connect(&cluster.addresses(), Options::default()).unwrap()
+}
+
+/// Keys of two sources of events that are spread over all nodes, in the order of their keys.
+fn keys(run: u64) -> Vec<Key> {
+    let schema = keyspace().schema;
+    (0..EVENTS).flat_map(|event| [0, 1].map(|source| schema.key(&[run, event * 64, source]).unwrap())).collect()
+}
+
+fn fill(client: &ClusterClient, run: u64) {
+    let keys = keys(run);
+    let puts: Vec<_> = keys.iter().map(|key| (*key, key.as_bytes(), PutOptions::default())).collect();
+    for outcome in client.put_many(&puts).unwrap() {
+        assert_eq!(outcome.unwrap(), PutOutcome::Stored);
+    }
+}
+
+#[test]
+fn events_go_to_their_homes_and_come_back_as_one() {
+    let cluster = Cluster::new();
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    let keys = keys(RUN);
+    // Each node has a part, and none has what is another's.
+    let parts: Vec<u64> = (1..=NODES).map(|id| cluster.store(id).ledger(RUN).unwrap().stored.fragments).collect();
+    assert!(parts.iter().all(|part| *part > 50) && parts.iter().sum::<u64>() == 2 * EVENTS, "{parts:?}");
+    let ledger = client.ledger(RUN).unwrap();
+    assert_eq!((ledger.stored.fragments, ledger.live.ready.events, ledger.imbalance()), (2 * EVENTS, EVENTS, None));
+    let found = client.get_many(&keys).unwrap();
+    assert!(found.iter().zip(&keys).all(|(found, key)| found.as_ref().unwrap().key() == *key));
+    let walked: Vec<Key> = client.range(&Bounds::all(client.schema())).map(|found| found.unwrap().key()).collect();
+    assert_eq!(walked, keys, "in the order of the keys, over all nodes");
+    assert_eq!(client.events(&Bounds::all(client.schema())).unwrap().len() as u64, EVENTS);
+    let one = client.schema().primary_of(&keys[0]);
+    assert_eq!(client.get_event(&one, &Sources::All).unwrap().unwrap().fragments.len(), 2);
+    // A farm of one worker empties all nodes.
+    let mut seen = BTreeSet::new();
+    while seen.len() < EVENTS as usize {
+        let leases = client.get_any(&GetAny { n: 64, wait: Duration::from_secs(5), ..GetAny::default() }).unwrap();
+        assert!(!leases.is_empty(), "{} of {EVENTS}", seen.len());
+        for lease in leases {
+            assert!(seen.insert(lease.primary), "leased twice");
+            if lease.primary == one { lease.accept(&["main"]).unwrap() } else { lease.reject().unwrap() }
+        }
+    }
+    assert!(client.get_any(&GetAny { wait: Duration::from_millis(120), ..GetAny::default() }).unwrap().is_empty());
+    assert!(client.release(&one).unwrap());
+    let summary = client.run_close(RUN).unwrap();
+    assert_eq!((summary.ledger.rejected.events, summary.ledger.released.events), (EVENTS - 1, 1));
+    assert_eq!(client.runs().unwrap()[0].state, RunState::Closed);
+    assert_eq!(client.put(&keys[0], b"late", &PutOptions::default()).unwrap_err().kind(), Kind::Closed);
+}
+
+#[test]
+fn an_event_that_becomes_ready_anywhere_is_found_by_who_waits() {
+    let cluster = Cluster::new();
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    for id in 1..=NODES {
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let began = Instant::now();
+                let leases = client.get_any(&GetAny { wait: Duration::from_secs(20), ..GetAny::default() }).unwrap();
+                (leases.into_iter().map(|lease| lease.reject().unwrap()).count(), began.elapsed())
+            });
+            std::thread::sleep(Duration::from_millis(30));
+            let event = cluster.events_at(id, RUN, 1)[0];
+            for source in [0, 1] {
+                let values = client.schema().values(event.as_bytes());
+                let key = client.schema().key(&[values[0], values[1], source]).unwrap();
+                assert_eq!(client.put(&key, b"bytes", &PutOptions::default()).unwrap(), PutOutcome::Stored);
+            }
+            let (found, took) = waiting.join().unwrap();
+            assert!(found == 1 && took < Duration::from_secs(15), "node {id}: {found} after {took:?}");
+        });
+    }
+}
+
+#[test]
+fn a_node_that_is_away_is_named_and_the_others_go_on() {
+    let mut cluster = Cluster::new();
+    let options = Options { deadline: Duration::from_millis(300), ..Options::default() };
+    let client = ClusterClient::connect(&cluster.addresses(), options.clone()).unwrap();
+    client.run_open(RUN, &keyspace().run).unwrap();
+    let away = cluster.other_than_home_of(RUN);
+    cluster.stop(away);
+    let keys = keys(RUN);
+    let puts: Vec<_> = keys.iter().map(|key| (*key, key.as_bytes(), PutOptions::default())).collect();
+    let placement = cluster.map.keyspace("events").unwrap();
+    for (key, outcome) in keys.iter().zip(client.put_many(&puts).unwrap()) {
+        let home = placement.home(RUN, client.schema().primary_of(key).as_bytes());
+        match outcome {
+            Ok(outcome) => assert!(home != away && outcome == PutOutcome::Stored),
+            Err(error) => assert!(
+                home == away && matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown),
+                "node {home}: {error}"
+            ),
+        }
+    }
+    // A sum is of all nodes, or of none.
+    let refused = client.ledger(RUN).unwrap_err();
+    assert!(refused.kind() == Kind::Unavailable && refused.message().contains(&format!("`n{away}`")), "{refused}");
+    assert!(!client.get_any(&GetAny { n: 8, ..GetAny::default() }).unwrap().is_empty());
+    // A new client needs one address that answers.
+    let addresses = cluster.addresses();
+    let new = ClusterClient::connect(&addresses, options.clone()).unwrap();
+    assert!(new.get(&keys[0]).is_ok() || placement.home(RUN, client.schema().primary_of(&keys[0]).as_bytes()) == away);
+    let nobody = ClusterClient::connect(&[&addresses[usize::from(away) - 1]], options).unwrap_err();
+    assert!(
+        nobody.kind() == Kind::Unavailable && nobody.message().contains("no node of the cluster answers"),
+        "{nobody}"
+    );
+    let none = ClusterClient::connect::<&str>(&[], Options::default()).unwrap_err();
+    assert!(none.kind() == Kind::Invalid && none.message().contains("give at least one"), "{none}");
+    cluster.start(away);
+    assert_eq!(client.ledger(RUN).unwrap().imbalance(), None);
+}
+
+#[test]
+fn a_node_is_taken_out_of_new_runs_and_its_old_ones_come_back_with_it() {
+    let mut cluster = Cluster::new();
+    let options = Options { deadline: Duration::from_secs(4), ..Options::default() };
+    let client = ClusterClient::connect(&cluster.addresses(), options).unwrap();
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    let away = cluster.other_than_home_of(RUN);
+    cluster.stop(away);
+    // An operator gives one node a map of a higher epoch: it spreads with the next orders.
+    let later = cluster.map.next_map(&Change::TakeOut { node: away, from_run: 100 }).unwrap();
+    let later: Arc<ClusterMap> = Arc::new(later);
+    let told = cluster.home_of(RUN);
+    cluster.members[usize::from(told) - 1].as_ref().unwrap().node.adopt(&later).unwrap();
+    let placement = later.keyspace("events").unwrap();
+    assert!(keys(100).iter().all(|key| placement.home(100, client.schema().primary_of(key).as_bytes()) != away));
+    // The client goes by yesterday's map: it learns of the new one where a node refuses it.
+    client.run_open(100, &keyspace().run).unwrap();
+    eventually("the others go by the new map", || {
+        (1..=NODES).filter(|&id| id != away).all(|id| cluster.store(id).epoch() == later.epoch())
+    });
+    let keys = keys(100);
+    let puts: Vec<_> = keys.iter().map(|key| (*key, key.as_bytes(), PutOptions::default())).collect();
+    for outcome in client.put_many(&puts).unwrap() {
+        assert_eq!(outcome.unwrap(), PutOutcome::Stored, "those whose home was away go to the new one");
+    }
+    cluster.start(away);
+    eventually("it goes by the new map as well", || cluster.store(away).epoch() == later.epoch());
+    let ledger = client.ledger(RUN).unwrap();
+    assert_eq!((ledger.live.ready.events, ledger.imbalance()), (EVENTS, None), "it came back with what it had");
+}
+
+#[test]
+fn a_run_is_followed_over_all_nodes() {
+    let cluster = Cluster::new();
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    let mut watch = client.watch(RUN).unwrap();
+    assert_eq!(watch.next(Duration::from_secs(5)).unwrap().unwrap().state, RunState::Open);
+    fill(&client, RUN);
+    let status = watch.next(Duration::from_secs(5)).unwrap().unwrap();
+    assert_eq!(status.ledger.stored.fragments, 2 * EVENTS);
+    let sources = client.sources(RUN).unwrap();
+    assert!(sources.len() == 2 && sources.iter().all(|source| source.fragments == EVENTS), "{sources:?}");
+    client.run_stop(RUN).unwrap();
+    assert_eq!(watch.next(Duration::from_secs(5)).unwrap().unwrap().state, RunState::Stopped);
+    assert_eq!(client.stats().unwrap().events[forebay_core::LiveState::Ready].events, EVENTS);
+}
