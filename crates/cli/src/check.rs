@@ -1,6 +1,6 @@
 //! `forebay check`: reads a whole store without serving it, and says what does not verify.
 
-use crate::open::{Close, Kept, Opened, Place};
+use crate::open::{Close, Kept, Opened, Place, of_one};
 use crate::output::{Answer, Output};
 use crate::{ring, units};
 use forebay_client::Connected;
@@ -51,7 +51,7 @@ impl Check {
                 Ok(report) => ring::check::show(dir, self.deep, &report, out),
                 Err(error) => match self.store.served_by(error, Connected::connect)? {
                     Connected::Ring(ring) => ring::check::served(&Either::There(ring), self.deep, out),
-                    Connected::Events(client) => self.look_at_server(&Either::There(client), out),
+                    Connected::Events(client) => self.look_at_server(&of_one(client), out),
                 },
             };
         }
@@ -63,7 +63,7 @@ impl Check {
         }
         match self.store.look(|dir| forebay_store::check(dir, self.deep))? {
             Either::Here(report) => self.show(&report, out),
-            Either::There(client) => self.look_at_server(&Either::There(client), out),
+            Either::There(client) => self.look_at_server(&of_one(client), out),
         }
     }
 

@@ -12,6 +12,7 @@ mod catalog;
 mod cert;
 mod check;
 mod choose;
+mod cluster;
 mod connect;
 mod containers;
 mod create;
@@ -140,6 +141,7 @@ enum Command {
     Record(record::Record),
     Play(play::Play),
     Serve(Box<serve::Serve>),
+    Cluster(cluster::Command),
     Cert(cert::Cert),
     Dataset(dataset::Command),
     Catalog(catalog::Command),
@@ -182,6 +184,7 @@ impl Command {
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),
             Command::Serve(command) => command.run(out),
+            Command::Cluster(command) => command.run(out),
             Command::Cert(command) => command.run(out),
             Command::Dataset(command) => command.run(out),
             Command::Catalog(command) => command.run(out),

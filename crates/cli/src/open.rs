@@ -9,7 +9,7 @@
 use crate::connect::Identity;
 use crate::output::Output;
 use crate::serving;
-use forebay_client::{Client, Connected, Options, RingClient};
+use forebay_client::{Client, ClusterClient, Connected, Options, RingClient};
 use forebay_core::{Either, Error, EventStore, Keyspace, Kind, Result};
 use forebay_ring::{Ring, RingConfig, RingLook};
 use forebay_store::{Config, Store};
@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
 
-/// A store in this process, or on a server.
-pub(crate) type Opened = Either<Store, Client>;
+/// A store in this process, on a server, or on the nodes of a cluster.
+pub(crate) type Opened = Either<Store, Either<Client, ClusterClient>>;
 
 /// A ring that nobody serves, or one on a server.
 pub(crate) type OpenedRing = Either<RingLook, RingClient>;
@@ -34,7 +34,8 @@ pub(crate) enum Kept {
 /// Where the store of a command is.
 #[derive(clap::Args)]
 pub(crate) struct Place {
-    /// Directory of the store, or the address of its server: tcp://HOST:PORT, tls://HOST:PORT or unix:/PATH.
+    /// Directory of the store, or the address of its server: tcp://HOST:PORT, tls://HOST:PORT or unix:/PATH. Addresses of several nodes, with
+    /// commas between them, stand for their whole cluster.
     #[arg(value_name = "PLACE")]
     place: PathBuf,
     /// The address of a server, in place of PLACE.
@@ -66,6 +67,7 @@ impl Place {
     /// The store or the ring that is there. A ring in a directory is read, never changed.
     pub(crate) fn kept(&self, out: &Output) -> Result<Kept> {
         let connected = match self.address() {
+            Some(address) if address.contains(',') => return self.open(out).map(Kept::Events),
             Some(address) => Connected::connect(address, self.identity.options("forebay")?)?,
             None if !holds_ring(&self.place) => return self.open(out).map(Kept::Events),
             None => {
@@ -77,7 +79,7 @@ impl Place {
             }
         };
         Ok(match connected {
-            Connected::Events(client) => Kept::Events(Either::There(client)),
+            Connected::Events(client) => Kept::Events(of_one(client)),
             Connected::Ring(ring) => Kept::Ring(Either::There(ring)),
         })
     }
@@ -134,14 +136,23 @@ impl Place {
     }
 
     fn connected(&self, address: &str) -> Result<Opened> {
-        self.client(address).map(Either::There)
+        // Several addresses are nodes of one cluster: it is meant as a whole.
+        if address.contains(',') {
+            let addresses: Vec<&str> = address.split(',').filter(|address| !address.is_empty()).collect();
+            let cluster = ClusterClient::connect(&addresses, self.identity.options("forebay")?)?;
+            return Ok(Either::There(Either::There(cluster)));
+        }
+        self.client(address).map(of_one)
     }
 
     fn here_or_there(&self, opened: Result<Store>) -> Result<Opened> {
-        opened.map(Either::Here).or_else(|error| self.served(error).map(Either::There))
+        opened.map(Either::Here).or_else(|error| self.served(error).map(of_one))
     }
 
     fn client(&self, address: &str) -> Result<Client> {
+        if address.contains(',') {
+            return Err(Error::invalid("this command looks at one server: give it one address"));
+        }
         Client::connect(address, self.identity.options("forebay")?)
     }
 
@@ -186,6 +197,11 @@ impl Place {
     }
 }
 
+/// The store of one server.
+pub(crate) fn of_one(client: Client) -> Opened {
+    Either::There(Either::Here(client))
+}
+
 /// The same store under the name of the person who calls: what it changes of runs is signed so. A server signs by the token.
 pub(crate) fn signed(store: Opened) -> Opened {
     let person =
@@ -209,8 +225,12 @@ impl Close for Opened {
     fn close(&self) -> Result<()> {
         match self {
             Either::Here(store) => store.close(),
-            Either::There(client) => {
+            Either::There(Either::Here(client)) => {
                 client.close();
+                Ok(())
+            }
+            Either::There(Either::There(cluster)) => {
+                cluster.close();
                 Ok(())
             }
         }

@@ -8,6 +8,7 @@ use forebay_store::Store;
 use forebay_wire::Control;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -91,7 +92,7 @@ impl Keyspace {
         let mut peers = self.peers.lock();
         peers.retain(|id, _| map.node(*id).is_some_and(|node| node.state != NodeState::Gone));
         for node in map.nodes().iter().filter(|node| node.id != own && node.state != NodeState::Gone) {
-            if !peers.contains_key(&node.id) {
+            if let Entry::Vacant(place) = peers.entry(node.id) {
                 let peer = Peer {
                     node: node.id,
                     name: node.name.clone(),
@@ -103,7 +104,7 @@ impl Keyspace {
                         missed: 0,
                     }),
                 };
-                peers.insert(node.id, Arc::new(peer));
+                place.insert(Arc::new(peer));
             }
         }
         Ok(())

@@ -34,8 +34,8 @@ mod units;
 pub use access::{AccessToken, Secret};
 pub use audit::AuditSettings;
 pub use config::{
-    CreateRingSettings, CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings,
-    RingSettings, ServerConfig, Settings, TokenSettings, WarmSettings,
+    ClusterSettings, CreateRingSettings, CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel,
+    LogSettings, RingSettings, ServerConfig, Settings, TokenSettings, WarmSettings,
 };
 pub use endpoint::Endpoint;
 pub use forebay_core::{Call, Right};

@@ -10,10 +10,13 @@
 //! *On failure*: cut off before the rename, the earlier map is in force; after it, the next opening ends the adoption. The file
 //! of a first adoption that was cut off counts for nothing: the superblock says that the store is no node of a cluster.
 
+use crate::Store;
+use crate::keyspace_file::REGION_FILE;
 use forebay_core::map::{ClusterMap, Hex128, Seat};
 use forebay_core::{Error, Result};
 use forebay_media::bytes::{Membership, Superblock};
-use forebay_media::region_file::write_durably;
+use forebay_media::hot::{FlushPolicy, Region};
+use forebay_media::region_file::{read_superblock, write_durably};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +26,17 @@ const NEW_FILE: &str = "map.json.new";
 /// What the map must admit the store as.
 pub(crate) fn holding(superblock: &Superblock) -> (Hex128, u32) {
     (Hex128(u128::from_be_bytes(superblock.store)), superblock.lost_in)
+}
+
+impl Store {
+    /// What a map must admit a store as that nobody has open: [`Store::holding`].
+    ///
+    /// # Errors
+    /// `Invalid` where there is no store; `Unavailable` where another process has it.
+    pub fn holding_of(dir: &Path) -> Result<(Hex128, u32)> {
+        let region = Region::open(&dir.join(REGION_FILE), FlushPolicy::Auto)?;
+        Ok(holding(&read_superblock(&region)?))
+    }
 }
 
 /// What the superblock says of a node under its map.

@@ -389,8 +389,8 @@ fn a_put_waits_for_the_home_of_its_run() {
     store.set_run_home(home.clone());
     let at = |run| source(&store, &events_of(&store, &map, 1, run, 1)[0], 0);
     assert!(store.try_put(&at(7), b"bytes", &PutOptions::default(), None).unwrap().is_none(), "it would wait");
+    let patient = PutOptions { deadline: Some(std::time::Duration::from_secs(20)), ..PutOptions::default() };
     std::thread::scope(|scope| {
-        let patient = PutOptions { deadline: Some(std::time::Duration::from_secs(20)), ..PutOptions::default() };
         let putting = scope.spawn(|| store.put(&at(7), b"bytes", &patient));
         while home.wanted.lock().unwrap().len() < 2 {
             std::thread::yield_now();

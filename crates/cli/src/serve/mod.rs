@@ -9,6 +9,7 @@
 //! unless an operator says so: exit code 11 (`forebay_server::Gone`). A second signal ends the process at once, as kill
 //! would: nothing that was acknowledged is lost by that, the stores are only not clean.
 
+mod cluster;
 mod files;
 mod log;
 mod notify;
@@ -20,7 +21,9 @@ use crate::output::{Answer, Output};
 use crate::serving;
 use crate::signal::{Waiting, wait_for_stop};
 use forebay_core::{Error, Keyspace, Result};
-use forebay_server::{Endpoint, KeyspaceSettings, Protocol, RingSettings, Served, Server, Settings, Started};
+use forebay_server::{
+    ClusterSettings, Endpoint, KeyspaceSettings, Protocol, RingSettings, Served, Server, Settings, Started,
+};
 use forebay_store::{Config, Store};
 use notify::Notify;
 use std::net::SocketAddr;
@@ -41,7 +44,8 @@ By a configuration file, as a service does; docs/server.toml explains every valu
 
 The first lines on stdout say what it serves and where (with --json one line: {\"listening\": …}); logs go to stderr. SIGTERM or Ctrl-C ends it in \
 order: no new connections, requests under way are answered, stores are closed, and a report says what they hold. A second \
-one ends it at once. SIGHUP has it read tokens and certificates again; it does so by itself where their files change.
+one ends it at once. SIGHUP has it read tokens and certificates again; it does so by itself where their files change. With --cluster \
+it is a node of a cluster (`forebay cluster new` explains it), and SIGHUP has it read the map as well.
 
 Beyond this machine it listens only with TLS and tokens, or where the configuration says that it may do without. \
 `forebay cert` makes certificates for a first start.";
@@ -72,6 +76,9 @@ pub(crate) struct Serve {
     /// Addresses for Redis's protocol, in place of those configured; may be repeated.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_endpoint)]
     resp: Vec<Endpoint>,
+    /// Map of the cluster that it is a node of, in place of the one configured (`forebay cluster new` writes one).
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
     /// Address for metrics and probes, in place of the one configured.
     #[arg(long, value_name = "IP:PORT")]
     http: Option<SocketAddr>,
@@ -113,16 +120,28 @@ impl Serve {
         let mut reload = reload::Reload::begin(self.config.as_deref(), settings)?;
         let notify = Notify::from_environment();
         files::raise_limit(config.limits.connections_max);
+        // Before a store is opened, or made: a node without its map serves nothing.
+        let map = settings.cluster.as_ref().map(|cluster| crate::cluster::read(&cluster.map)).transpose()?;
         notify.say("STATUS=opening keyspaces");
         let mut started = self.open(settings, out)?;
         let served: Vec<Served> = started.iter().map(|started| started.served().clone()).collect();
         // All stores first: a server that listens must be able to serve each of its keyspaces.
-        let server = Server::start(served.clone(), config)?;
+        let node = settings.cluster.as_ref().zip(map);
+        let node = node.map(|(cluster, map)| cluster::join(cluster, map, &served)).transpose()?;
+        let server = match &node {
+            Some(node) => Server::start_node(served.clone(), config, node.clone())?,
+            None => Server::start(served.clone(), config)?,
+        };
         // On stdout before systemd is told: a program that reads the line finds the listeners open.
         let _notes = serving::Notes::write(&addresses(&server, Protocol::Native), places(settings, &served));
         announce(out, &server, &served)?;
         notify.say("READY=1\nSTATUS=serving");
-        let ended = look_after(&waiting, &server, &notify, || reload.look(&server, settings));
+        let ended = look_after(&waiting, &server, &notify, || {
+            let asked = reload.look(&server, settings);
+            if let (true, Some(node), Some(cluster)) = (asked, &node, &settings.cluster) {
+                cluster::reload(cluster, node);
+            }
+        });
         notify.say("STOPPING=1\nSTATUS=ending sessions");
         tracing::info!(connections = server.connections(), "stopping");
         // Sessions end before stores close: their reservations and guards would keep a store from being clean.
@@ -155,6 +174,12 @@ impl Serve {
             settings.listen.resp = self.resp.clone();
         }
         settings.listen.http = self.http.or(settings.listen.http);
+        if let Some(map) = &self.cluster {
+            match &mut settings.cluster {
+                Some(cluster) => cluster.map = map.clone(),
+                None => settings.cluster = Some(ClusterSettings { map: map.clone(), token_file: None, ca: None }),
+            }
+        }
         settings.keyspace.iter_mut().for_each(|keyspace| keyspace.accept_loss |= out.accept_loss);
         settings.ring.iter_mut().for_each(|ring| ring.accept_loss |= out.accept_loss);
         // After the command line has replaced values: what is in force is what must hold.

@@ -33,12 +33,12 @@ impl Reload {
         Ok(Reload { file: file.map(Path::to_owned), asked, seen: seen(settings) })
     }
 
-    /// Reads again what has changed.
-    pub(super) fn look(&mut self, server: &Server, settings: &mut Settings) {
+    /// Reads again what has changed; whether SIGHUP asked for it.
+    pub(super) fn look(&mut self, server: &Server, settings: &mut Settings) -> bool {
         let asked = self.asked.swap(false, Ordering::Acquire);
         let now = seen(settings);
         if !asked && now == self.seen {
-            return;
+            return false;
         }
         // Before it is read: a file that changes meanwhile is read once more.
         self.seen = now;
@@ -52,6 +52,7 @@ impl Reload {
             // Of the files that the configuration names now.
             self.seen = seen(settings);
         }
+        asked
     }
 
     fn read(&self, server: &Server, settings: &mut Settings, asked: bool) -> Result<()> {

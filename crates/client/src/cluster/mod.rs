@@ -12,6 +12,7 @@
 //! *Not here*: what a node does with orders about runs (`forebay-cluster`).
 
 mod events;
+mod one_node;
 mod range;
 mod reports;
 mod runs;
@@ -32,6 +33,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 /// A keyspace on the nodes of a cluster: a cheap handle, cloned freely, used from any number of threads.
 #[derive(Clone)]
@@ -123,6 +125,20 @@ impl ClusterClient {
         &self.inner.keyspace.schema
     }
 
+    /// Ends: free connections are closed, further calls answer `Closed`. Leases are left to their time.
+    pub fn close(&self) {
+        self.inner.clients.lock().values().for_each(Client::close);
+    }
+
+    /// The same cluster, of which each call ends within this time.
+    #[must_use]
+    pub fn within(&self, deadline: Duration) -> ClusterClient {
+        let options = Options { deadline, ..self.inner.options.clone() };
+        let placed = RwLock::new(self.placed());
+        let (keyspace, clients, turn) = (self.keyspace().clone(), Mutex::default(), AtomicUsize::new(0));
+        ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn }) }
+    }
+
     /// The map that the client goes by.
     pub fn map(&self) -> ClusterMap {
         self.placed().map.clone()
@@ -148,10 +164,10 @@ impl ClusterClient {
             // Without the lock: a node that does not answer must not keep calls from the others.
             match Client::connect(address, self.inner.options.clone()) {
                 Ok(client) => return Ok(self.inner.clients.lock().entry(id).or_insert(client).clone()),
-                Err(error) => reasons.push(format!("{address}: {}", error.message())),
+                Err(error) => reasons.push(error.message().to_owned()),
             }
         }
-        Err(Error::unavailable(format!("node {id} (`{}`) does not answer: {}", node.name, reasons.join("; "))))
+        Err(Error::unavailable(format!("node {id} (`{}`): {}", node.name, reasons.join("; "))))
     }
 
     /// The home of an event, by the map that the client has.
@@ -197,7 +213,9 @@ impl ClusterClient {
     fn at_each<T: Send>(&self, placed: &Placed, call: impl Fn(&Client) -> Result<T> + Sync) -> Vec<Result<T>> {
         let nodes: Vec<&Node> = placed.nodes().collect();
         let one = |node: &Node| {
-            self.node(node.id).and_then(|client| call(&client)).map_err(|error| {
+            // Without a connection the error has the node's name.
+            let client = self.node(node.id)?;
+            call(&client).map_err(|error| {
                 Error::new(error.kind(), format!("node {} (`{}`): {}", node.id, node.name, error.message()))
                     .with_source(error)
             })
@@ -241,6 +259,14 @@ fn fetch(client: &Client) -> Result<ClusterMap> {
 }
 
 impl Client {
+    /// The whole cluster that the server is a node of.
+    ///
+    /// # Errors
+    /// `Invalid` for a server that is in none; `Unavailable`.
+    pub fn cluster(&self) -> Result<ClusterClient> {
+        ClusterClient::of(self, self.pool().options.clone())
+    }
+
     /// The map of the cluster that the server is a node of, as JSON.
     ///
     /// # Errors

@@ -186,8 +186,17 @@ fn a_map_that_breaks_a_rule_is_not_adopted() {
         let slots = keyspace.layouts[0].slots().cloned().collect::<Vec<_>>();
         keyspace.layouts.push(Layout::of_slots(10, slots.into_iter()).unwrap());
     });
-    let longer = old.next_map(&Change::TakeOut { node: 0, from_run: 11 }).unwrap();
+    let longer = old.next_map(&Change::TakeOut { node: 0, from_run: 10 }).unwrap();
     refused(&longer, "a layout lacks", &|_, keyspace| keyspace.layouts.truncate(1));
+    // A layout of which no run has begun here may give way: a node that has begun one refuses it for all.
+    let unused = old.next_map(&Change::TakeOut { node: 0, from_run: 11 }).unwrap();
+    let mut keyspaces = unused.keyspaces.clone();
+    let slots = physics(&old).layouts()[0].slots().cloned().collect::<Vec<_>>();
+    keyspaces.get_mut("physics").unwrap().layouts[1] = Layout::of_slots(20, slots.into_iter()).unwrap();
+    let new = ClusterMap::build(old.cluster, unused.epoch + 1, unused.nodes.clone(), keyspaces).unwrap();
+    assert_eq!(unused.succeeds(&new, Some(10)).unwrap(), Succession::Later);
+    assert!(unused.succeeds(&new, Some(11)).unwrap_err().message().contains("keep it"));
+    assert!(unused.succeeds(&new, None).unwrap_err().message().contains("keep it"));
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub struct Settings {
     /// Certificate and key of `tls://` listeners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsFiles>,
+    /// The cluster that it is a node of; without it none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSettings>,
     /// Stores.
     pub keyspace: Vec<KeyspaceSettings>,
     /// Rings.
@@ -52,6 +55,20 @@ pub struct Settings {
     /// Where changes are noted; nowhere without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditSettings>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSettings {
+    /// The map, in JSON: the same file on all nodes. Read again at SIGHUP.
+    pub map: PathBuf,
+    /// File with the token for the other nodes, where they want one: its right is `peer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// For `tls://` addresses of other nodes: the certificate of the CA that made theirs, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
 }
 
 /// How a server logs, to stderr.
@@ -102,6 +119,7 @@ impl Default for Settings {
             limits: Limits::default(),
             log: LogSettings::default(),
             tls: None,
+            cluster: None,
             keyspace: Vec::new(),
             ring: Vec::new(),
             token: Vec::new(),
@@ -233,6 +251,11 @@ impl Settings {
         }
         if let Some(audit) = &mut self.audit {
             audit.resolve(base);
+        }
+        if let Some(cluster) = &mut self.cluster {
+            cluster.map = base.join(&cluster.map);
+            cluster.token_file = cluster.token_file.take().map(|file| base.join(file));
+            cluster.ca = cluster.ca.take().map(|file| base.join(file));
         }
     }
 

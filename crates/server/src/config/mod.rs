@@ -13,7 +13,7 @@ mod ring;
 mod start;
 mod token;
 
-pub use file::{LogFormat, LogLevel, LogSettings, Settings};
+pub use file::{ClusterSettings, LogFormat, LogLevel, LogSettings, Settings};
 pub use keyspace::{CreateSettings, KeyspaceSettings, WarmSettings};
 pub use listen::ListenSettings;
 pub use ring::{CreateRingSettings, RingSettings};

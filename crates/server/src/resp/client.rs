@@ -180,7 +180,18 @@ impl<S: ServedStore> Client<S> {
         if let Some(grant) = &self.grant {
             grant.check()?;
         }
-        if self.rights.allow(call.right()) { Ok(()) } else { Err(self.refused(shared, call, command)) }
+        if !self.rights.allow(call.right()) {
+            return Err(self.refused(shared, call, command));
+        }
+        // Commands of this protocol are of one node.
+        let of_all = matches!(call, Call::Run | Call::Mask | Call::Prescale | Call::Hold | Call::ReleaseHold);
+        if of_all && shared.orders.get().is_some() {
+            return Err(Failure::err(format!(
+                "'{command}' changes what all nodes of a cluster share, and this protocol speaks to one: use the forebay command or a \
+                 client of Forebay's own protocol"
+            )));
+        }
+        Ok(())
     }
 
     /// Who it is, for the audit log.

@@ -1,0 +1,317 @@
+//! `forebay cluster`: the map of a cluster, and how its nodes stand.
+
+use crate::open::{Opened, Place};
+use crate::output::{Answer, Output};
+use forebay_cluster::Status;
+use forebay_core::map::{Change, ClusterMap, Hex128, Node, NodeState};
+use forebay_core::{Either, Error, Random, Result, SystemRandom};
+use forebay_store::Store;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+const NEW_HELP: &str = "\
+Write the map of a new cluster: which node has which part of the events. Every node serves with the same file. A node is given as \
+NAME=ADDRESS=STORE: its name, where it listens, and its store, as a directory of this machine that nobody serves or as the number that \
+`forebay cluster id DIR` prints on the machine of the node. All stores have the same keyspace.
+
+Example: three nodes on this machine, and what became of the first run on all of them:
+  for n in 1 2 3; do forebay create /tmp/n$n --sources-per-event 2; done
+  forebay cluster new /tmp/map.json --node n1=unix:/tmp/n1.sock=/tmp/n1 \\
+      --node n2=unix:/tmp/n2.sock=/tmp/n2 --node n3=unix:/tmp/n3.sock=/tmp/n3
+  for n in 1 2 3; do
+    forebay serve /tmp/n$n --native unix:/tmp/n$n.sock --resp unix:/tmp/r$n.sock --http 127.0.0.1:750$n --cluster /tmp/map.json &
+  done
+  forebay put unix:/tmp/n1.sock,unix:/tmp/n2.sock 1/42/0 hello
+  forebay ledger unix:/tmp/n1.sock,unix:/tmp/n2.sock 1";
+
+const CHANGE_HELP: &str = "\
+Write the next map: a node is taken out of new runs, or gets a share of them. Runs that have begun stay where they are, so `--from-run` is \
+a number that no node has begun: choose it well above the next run. Give the new file to one node in place of its old one, and send that \
+node SIGHUP (or restart it): the others learn it from there. A node that is away learns it when it is back.
+
+Example: node 2 is broken; runs from 120 on are taken without it, and node 4 is added:
+  forebay cluster change map.json map-2.json --take-out 2 --from-run 120
+  forebay cluster change map-2.json map-3.json --add n4=tcp://daq04:7440=7f3a…  --from-run 120";
+
+const CHECK_HELP: &str = "\
+Check a file with a map: its rules, and with a PLACE whether every node of the cluster may adopt it. What is wrong is named, with exit \
+code 1.
+
+Example:
+  forebay cluster check map-2.json
+  forebay cluster check map-2.json tcp://daq01:7440,tcp://daq02:7440";
+
+/// How long a node is waited for where all are looked at.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+
+const STATUS_HELP: &str = "\
+Show each node of a cluster: whether it answers, the epoch of the map that it goes by, its runs and fill, and which other nodes it cannot \
+reach. The exit code is 1 where a node does not answer, is behind, or goes by another map than the others.
+
+Example:
+  forebay cluster status tcp://daq01:7440,tcp://daq02:7440";
+
+/// The map of a cluster, and how its nodes stand.
+#[derive(clap::Args)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    New(New),
+    Change(Changed),
+    Check(Check),
+    Status(Nodes),
+    Id(Id),
+}
+
+/// Write the map of a new cluster.
+#[derive(clap::Args)]
+#[command(long_about = NEW_HELP)]
+struct New {
+    /// The file to write.
+    file: PathBuf,
+    /// The keyspace of the stores; it is that of the first directory where it is not given.
+    #[arg(long, value_name = "NAME", default_value = "events")]
+    keyspace: String,
+    /// A node, as NAME=ADDRESS=STORE; repeated.
+    #[arg(long = "node", value_name = "NAME=ADDRESS=STORE", required = true)]
+    nodes: Vec<String>,
+}
+
+/// Write the next map: without a node, or with one more, from a run on.
+#[derive(clap::Args)]
+#[command(long_about = CHANGE_HELP)]
+struct Changed {
+    /// The present map.
+    file: PathBuf,
+    /// The file to write.
+    to: PathBuf,
+    /// Number of the node that gets no new runs.
+    #[arg(long, value_name = "NODE", conflicts_with = "add")]
+    take_out: Option<u16>,
+    /// A node that gets its share, as NAME=ADDRESS=STORE.
+    #[arg(long, value_name = "NAME=ADDRESS=STORE", required_unless_present = "take_out")]
+    add: Option<String>,
+    /// First run of the new map.
+    #[arg(long, value_name = "RUN")]
+    from_run: u64,
+}
+
+/// Check a map, and whether the nodes of a cluster may adopt it.
+#[derive(clap::Args)]
+#[command(long_about = CHECK_HELP)]
+struct Check {
+    /// The file with the map.
+    file: PathBuf,
+    /// Addresses of nodes, with commas between them.
+    #[arg(value_name = "ADDRESSES")]
+    nodes: Option<String>,
+    #[command(flatten)]
+    identity: crate::connect::Identity,
+}
+
+/// Show how the nodes of a cluster stand.
+#[derive(clap::Args)]
+#[command(long_about = STATUS_HELP)]
+struct Nodes {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Print the number of a store, as a map admits it.
+#[derive(clap::Args)]
+struct Id {
+    /// Directory of a store that nobody serves.
+    dir: PathBuf,
+}
+
+impl Command {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        match &self.what {
+            What::New(new) => new.run(out),
+            What::Change(change) => change.run(out),
+            What::Check(check) => check.run(out),
+            What::Status(nodes) => nodes.run(out),
+            What::Id(Id { dir }) => {
+                let (store, lost_in) = Store::holding_of(dir)?;
+                out.line(number(store, lost_in))?;
+                out.json(&json!({ "store": format!("{store:?}"), "lost_in": lost_in }))?;
+                Ok(Answer::Yes)
+            }
+        }
+    }
+}
+
+/// A store as people write it: its number, and behind a point the boot generation of its last accepted loss, where there is one.
+fn number(store: Hex128, lost_in: u32) -> String {
+    if lost_in == 0 { format!("{store:?}") } else { format!("{store:?}.{lost_in}") }
+}
+
+/// Reads a map.
+pub(crate) fn read(file: &Path) -> Result<ClusterMap> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Error::invalid(format!("{}: the map cannot be read: {error}", file.display())).with_source(error)
+    })?;
+    ClusterMap::from_json(&text).map_err(|error| Error::invalid(format!("{}: {}", file.display(), error.message())))
+}
+
+fn write(file: &Path, map: &ClusterMap) -> Result<()> {
+    let write = || {
+        let mut new = std::fs::File::create_new(file)?;
+        std::io::Write::write_all(&mut new, map.to_json().as_bytes())?;
+        new.sync_all()
+    };
+    write().map_err(|error: std::io::Error| {
+        Error::invalid(format!("{}: the map cannot be written: {error}", file.display())).with_source(error)
+    })
+}
+
+/// A node as people give it.
+fn node(text: &str, id: u16) -> Result<Node> {
+    let wrong = || Error::invalid(format!("`{text}` is no node: give NAME=ADDRESS=STORE"));
+    let mut parts = text.splitn(3, '=');
+    let (Some(name), Some(at), Some(store)) = (parts.next(), parts.next(), parts.next()) else { return Err(wrong()) };
+    let holds = match Path::new(store).is_dir() {
+        true => Store::holding_of(Path::new(store))?,
+        false => {
+            let (digits, lost_in) = store.split_once('.').unwrap_or((store, "0"));
+            let value = (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok()).flatten();
+            let (Some(value), Ok(lost_in)) = (value, lost_in.parse()) else {
+                let what = "neither a directory with a store nor the number of one (`forebay cluster id DIR`)";
+                return Err(Error::invalid(format!("`{text}`: `{store}` is {what}")));
+            };
+            (Hex128(value), lost_in)
+        }
+    };
+    at.parse::<forebay_client::Address>()?;
+    // Without a better word each node fails alone.
+    let (name, at, domain) = (name.to_owned(), vec![at.to_owned()], name.to_owned());
+    Ok(Node { id, name, at, domain, holds, state: NodeState::Active })
+}
+
+impl New {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let nodes: Vec<Node> = self.nodes.iter().zip(1..).map(|(text, id)| node(text, id)).collect::<Result<_>>()?;
+        let cluster = Hex128(u128::from_be_bytes(SystemRandom.id()));
+        let change = Change::Keyspace { name: self.keyspace.clone(), copies: 1, copies_min: 1, block: 6 };
+        let map = ClusterMap::new(cluster, nodes)?.next_map(&change)?;
+        write(&self.file, &map)?;
+        say(&map, &self.file, out)
+    }
+}
+
+fn say(map: &ClusterMap, file: &Path, out: &mut Output) -> Result<Answer> {
+    out.json(&json!({ "epoch": map.epoch(), "hash": format!("{:?}", map.hash()), "file": file }))?;
+    out.line(format!(
+        "{}: map of epoch {}, {} nodes, hash {:?}",
+        file.display(),
+        map.epoch(),
+        map.nodes().len(),
+        map.hash()
+    ))?;
+    Ok(Answer::Yes)
+}
+
+impl Changed {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let map = read(&self.file)?;
+        let from_run = self.from_run;
+        let change = match (self.take_out, &self.add) {
+            (Some(node), _) => Change::TakeOut { node, from_run },
+            (None, Some(text)) => {
+                let free = map.nodes().last().map_or(1, |node| node.id + 1);
+                let new = node(text, free)?;
+                // One that was taken out comes back under its number.
+                let known = map.nodes().iter().find(|known| known.holds == new.holds && known.state != NodeState::Gone);
+                let id = known.map_or(free, |known| known.id);
+                Change::Add { node: Node { id, ..new }, from_run }
+            }
+            (None, None) => return Err(Error::invalid("say what changes: --take-out NODE or --add NODE")),
+        };
+        let next = map.next_map(&change)?;
+        write(&self.to, &next)?;
+        say(&next, &self.to, out)
+    }
+}
+
+impl Check {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let map = read(&self.file)?;
+        let mut problems = Vec::new();
+        if let Some(addresses) = &self.nodes {
+            let addresses: Vec<&str> = addresses.split(',').filter(|address| !address.is_empty()).collect();
+            let cluster =
+                forebay_client::ClusterClient::connect(&addresses, self.identity.options("forebay")?)?.within(LOOK);
+            for node in cluster.map().nodes().iter().filter(|node| node.state != NodeState::Gone) {
+                let may = || {
+                    let client = cluster.node(node.id)?;
+                    let own = ClusterMap::from_json(&client.map_text()?)?;
+                    let last = client.runs()?.iter().map(|status| status.run).max();
+                    own.succeeds(&map, Some(last.unwrap_or(0)))
+                };
+                if let Err(error) = may() {
+                    problems.push(format!("node {} (`{}`): {}", node.id, node.name, error.message()));
+                }
+            }
+        }
+        if problems.is_empty() {
+            return say(&map, &self.file, out);
+        }
+        out.problems(&problems)
+    }
+}
+
+impl Nodes {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let cluster = match self.place.open(out)? {
+            Opened::There(Either::There(cluster)) => cluster.within(LOOK),
+            Opened::There(Either::Here(client)) => client.cluster()?.within(LOOK),
+            Opened::Here(_) => return Err(Error::invalid("a directory is no cluster: give addresses of its nodes")),
+        };
+        let map = cluster.map();
+        let (mut rows, mut epochs, mut all_well) = (Vec::new(), Vec::new(), true);
+        for node in map.nodes().iter().filter(|node| node.state != NodeState::Gone) {
+            let seen = cluster.node(node.id).and_then(|client| {
+                let status = serde_json::from_str::<Status>(&client.cluster_text()?);
+                let status = status.map_err(|error| Error::corrupt("no status of a node").with_source(error))?;
+                Ok((status, client.stats()?, client.runs()?.len()))
+            });
+            let name = format!("{:>3} {:<16}", node.id, node.name);
+            match seen {
+                Ok((status, stats, runs)) => {
+                    let trouble: Vec<String> = status
+                        .peers
+                        .iter()
+                        .filter_map(|peer| Some(format!("node {}: {}", peer.node, peer.trouble.as_ref()?)))
+                        .collect();
+                    let inhibit = stats.inhibit.as_ref().map(|inhibit| format!("inhibit: {inhibit}"));
+                    all_well &= trouble.is_empty();
+                    epochs.push((status.epoch, status.hash.clone()));
+                    let said: Vec<String> = trouble.iter().cloned().chain(inhibit).collect();
+                    out.line(format!(
+                        "{name} epoch {:<4} {runs:>4} runs  fill {:>4}  {}",
+                        status.epoch,
+                        format!("{:.0} %", stats.fill * 100.0),
+                        said.join("; ")
+                    ))?;
+                    rows.push(json!({ "node": node.id, "name": node.name, "status": status, "fill": stats.fill, "runs": runs }));
+                }
+                Err(error) => {
+                    all_well = false;
+                    out.line(format!("{name} does not answer: {}", error.message()))?;
+                    rows.push(json!({ "node": node.id, "name": node.name, "error": error.message() }));
+                }
+            }
+        }
+        epochs.dedup();
+        if epochs.len() > 1 {
+            all_well = false;
+            out.line("the nodes go by different maps")?;
+        }
+        out.json(&json!({ "epoch": map.epoch(), "nodes": rows, "well": all_well }))?;
+        Ok(Answer::found(all_well))
+    }
+}

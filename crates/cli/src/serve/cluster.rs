@@ -1,0 +1,48 @@
+//! A server as a node of a cluster: the map from its file, at the start and at SIGHUP.
+
+use crate::cluster::read;
+use forebay_client::{Options, Tls};
+use forebay_cluster::{Node, NodeOptions};
+use forebay_core::map::ClusterMap;
+use forebay_core::{Error, Result};
+use forebay_server::{ClusterSettings, Served};
+use std::sync::Arc;
+
+/// Makes the served stores a node of the cluster.
+pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served]) -> Result<Arc<Node>> {
+    let map = Arc::new(map);
+    let token = match &settings.token_file {
+        Some(file) => std::fs::read(file).map_err(|error| {
+            Error::invalid(format!("the token in {} cannot be read", file.display())).with_source(error)
+        })?,
+        None => Vec::new(),
+    };
+    let mut options = NodeOptions::default();
+    options.client = Options {
+        token: token.trim_ascii().to_vec(),
+        tls: Tls { ca: settings.ca.clone(), ..Tls::default() },
+        name: "a node of the cluster".to_owned(),
+        ..options.client
+    };
+    let stores = served.iter().filter_map(|served| match served {
+        Served::Events(store) => Some(store.clone()),
+        // Rings are windows of the node that reads out: no map has them.
+        Served::Ring(_) => None,
+    });
+    let stores = stores.filter(|store| map.keyspace(&store.keyspace().name).is_some()).collect::<Vec<_>>();
+    if stores.is_empty() {
+        return Err(Error::invalid(format!(
+            "{}: the map has none of the keyspaces that are served",
+            settings.map.display()
+        )));
+    }
+    Node::start(stores, &map, options)
+}
+
+/// Reads the map again.
+pub(super) fn reload(settings: &ClusterSettings, node: &Node) {
+    match read(&settings.map).and_then(|map| node.adopt(&Arc::new(map))) {
+        Ok(()) => tracing::info!(map = %settings.map.display(), "the map was read again"),
+        Err(error) => tracing::error!(%error, "the map stays as it was: what was read cannot be adopted"),
+    }
+}
