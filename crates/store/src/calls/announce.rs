@@ -30,11 +30,12 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let sources = engine.check_announcement(how)?;
+        let since = engine.timer().now();
         let deadline = engine.deadline_after(engine.config.put_deadline);
         loop {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
-                Err(Again::UnknownRun(run)) => engine.begin_run(run, deadline)?,
+                Err(Again::UnknownRun(run)) => engine.begin_run(run, since, deadline)?,
                 Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
                     // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.

@@ -75,6 +75,9 @@ pub(super) enum Again {
     Closing(u64),
 }
 
+/// How long the home of a run has to open it for a put of a shorter deadline.
+const RUN_OPENS: Duration = Duration::from_secs(2);
+
 /// A claim, or why it must be tried again.
 type Tried = std::result::Result<Claim, Again>;
 
@@ -261,11 +264,12 @@ impl Engine {
     /// Waits for what the first try lacked, to the deadline.
     #[cold]
     fn claim_slowly(&self, key: &Key, length: u32, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
+        let since = self.timer().now();
         let deadline = self.deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
         let mut again = again;
         loop {
             match again {
-                Again::UnknownRun(run) => self.begin_run(run, deadline)?,
+                Again::UnknownRun(run) => self.begin_run(run, since, deadline)?,
                 Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
                     // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
@@ -300,8 +304,10 @@ impl Engine {
     /// # Errors
     /// Those of its opening; `Unavailable` past the deadline.
     #[cold]
-    pub(crate) fn begin_run(&self, run: u64, deadline: Instant) -> Result<()> {
-        if self.open_unknown_run(run)? || self.poll(Duration::from_micros(100), deadline) {
+    pub(crate) fn begin_run(&self, run: u64, since: Instant, deadline: Instant) -> Result<()> {
+        // A put that waits for no space waits for its run as well: on one node it opens it.
+        let until = deadline.max(since + RUN_OPENS);
+        if self.open_unknown_run(run)? || self.poll(Duration::from_micros(100), until) {
             return Ok(());
         }
         Err(Error::unavailable(format!(

@@ -6,7 +6,7 @@ use forebay_store::{
     Config, EventInfo, GetAny, Lease, OpenEvent, PutOptions, PutOutcome, SourceState, Sources, Store, WarmDevice,
 };
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,19 @@ impl Deref for Fixture {
             forebay_store::measure::demote(store);
         }
         store
+    }
+}
+
+/// Copies what a killed process leaves of a store, and of the other nodes of its cluster.
+fn copy_store(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for name in ["keyspace.toml", "hot.fb", "map.json", "cluster.json"] {
+        if from.join(name).exists() {
+            std::fs::copy(from.join(name), to.join(name)).unwrap();
+        }
+    }
+    for node in (2..).map(|node| format!("node-{node}")).take_while(|node| from.join(node).is_dir()) {
+        copy_store(&from.join(&node), &to.join(&node));
     }
 }
 
@@ -94,9 +107,7 @@ impl Fixture {
     pub(crate) fn crash(&mut self) {
         let left = TempDir::new();
         std::fs::create_dir(left.store()).unwrap();
-        for name in ["keyspace.toml", "hot.fb"] {
-            std::fs::copy(self.dir.store().join(name), left.store().join(name)).unwrap();
-        }
+        copy_store(&self.dir.store(), &left.store());
         if on_both_levels() {
             std::fs::create_dir(left.path().join("warm")).unwrap();
             for file in std::fs::read_dir(self.dir.path().join("warm")).unwrap() {
