@@ -26,7 +26,7 @@ pub use engine::{
     PutOptions, PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling, SegmentInfo, SourceState,
     SourceStatus, Sources, Stats, WarmDevice, Why, check, core,
 };
-pub use forebay_client::{Event, Fragment, Lease, Reservation, Sample, Sampler};
+pub use forebay_client::{Event, Fragment, Lease, Reservation, Sample};
 
 /// Fragments in key order.
 pub type Range = Box<dyn Iterator<Item = Result<Fragment>>>;
@@ -235,7 +235,6 @@ calls! {
     release_hold(id: u32) -> bool;
     why(key: &Key) -> Why;
     outputs(primary: &Primary) -> Option<Vec<(String, Sources)>>;
-    sampler(sampling: &Sampling) -> Sampler;
 }
 
 macro_rules! looks {
@@ -326,6 +325,34 @@ impl Producer {
     /// As the store's.
     pub fn finish(self) -> Result<()> {
         self.producer.finish()
+    }
+}
+
+/// Draws samples.
+pub enum Sampler {
+    /// Of one server.
+    One(forebay_client::Sampler),
+    /// Of all nodes.
+    Many(forebay_client::ClusterSampler),
+}
+
+impl Store {
+    /// As the store's.
+    pub fn sampler(&self, sampling: &Sampling) -> Result<Sampler> {
+        match &self.client {
+            Calls::One(client) => client.sampler(sampling).map(Sampler::One),
+            Calls::Many(cluster) => cluster.sampler(sampling).map(Sampler::Many),
+        }
+    }
+}
+
+impl Sampler {
+    /// As the store's.
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
+        match self {
+            Sampler::One(sampler) => sampler.next(wait),
+            Sampler::Many(sampler) => sampler.next(wait),
+        }
     }
 }
 

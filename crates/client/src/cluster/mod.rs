@@ -19,7 +19,7 @@ mod runs;
 mod select;
 
 pub use range::ClusterRange;
-pub use runs::ClusterWatch;
+pub use runs::{ClusterSampler, ClusterWatch};
 
 use crate::client::Client;
 use crate::fragment::Fragment;

@@ -1,7 +1,6 @@
 //! Calls that are about one node: its devices, its segments, what its mover takes.
 
-use super::{ClusterClient, ClusterWatch};
-use crate::objects::Sampler;
+use super::{ClusterClient, ClusterSampler, ClusterWatch};
 use forebay_core::{
     Claim, ClaimRequest, ClaimedEvent, ContainerStatus, Error, Marks, MovedStore, Result, SegmentInfo, Token,
 };
@@ -58,4 +57,4 @@ impl MovedStore for ClusterClient {
     }
 }
 
-forebay_core::implement_operated_store!(ClusterClient, ClusterWatch, Sampler, |answer| answer);
+forebay_core::implement_operated_store!(ClusterClient, ClusterWatch, ClusterSampler, |answer| answer);

@@ -41,7 +41,11 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::ledger_by`].
     pub fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
-        Ok(rows(self.of_run(run, |client| client.ledger_by(run, by))?))
+        let mut all = rows(self.of_run(run, |client| client.ledger_by(run, by))?);
+        if by != LedgerBy::Stream {
+            all.sort_by_key(|row| numbers(&row.name));
+        }
+        Ok(all)
     }
 
     /// Sources of a run: what came of each to all nodes.
@@ -95,13 +99,9 @@ impl ClusterClient {
         whole.ledger = Ledger::default();
         parts.iter().for_each(|part| whole.ledger.add(&part.ledger));
         whole.announced = parts.iter().map(|part| part.announced).sum();
-        let mut streams: BTreeMap<String, LedgerRow> = BTreeMap::new();
-        let mut groups = BTreeMap::new();
-        for part in &parts {
-            add_rows(&mut streams, &part.streams);
-            add_rows(&mut groups, &part.groups);
-        }
-        (whole.streams, whole.groups) = (streams.into_values().collect(), groups.into_values().collect());
+        whole.streams = rows(parts.iter().map(|part| part.streams.clone()).collect());
+        whole.groups = rows(parts.iter().map(|part| part.groups.clone()).collect());
+        whole.groups.sort_by_key(|row| numbers(&row.name));
         whole.sources = sources(parts.into_iter().map(|part| part.sources).collect());
         Ok(whole)
     }
@@ -191,16 +191,20 @@ fn add_stats(mut sum: Stats, part: Stats) -> Stats {
     sum
 }
 
-fn rows(parts: Vec<Vec<LedgerRow>>) -> Vec<LedgerRow> {
-    let mut all = BTreeMap::new();
-    parts.iter().for_each(|part| add_rows(&mut all, part));
-    all.into_values().collect()
+/// Numbers and names in the order of their parts: what people write as `1/10` comes behind `1/9`.
+fn numbers(name: &str) -> Vec<(u64, String)> {
+    let part = |part: &str| part.parse().map_or_else(|_| (u64::MAX, part.to_owned()), |number| (number, String::new()));
+    name.split('/').map(part).collect()
 }
 
-fn add_rows(all: &mut BTreeMap<String, LedgerRow>, part: &[LedgerRow]) {
-    for row in part {
-        let sum =
-            all.entry(row.name.clone()).or_insert_with(|| LedgerRow { name: row.name.clone(), ..LedgerRow::default() });
+/// Rows of one name as one, in the order in which the nodes say them.
+fn rows(parts: Vec<Vec<LedgerRow>>) -> Vec<LedgerRow> {
+    let mut all: Vec<LedgerRow> = Vec::new();
+    for row in parts.into_iter().flatten() {
+        let Some(sum) = all.iter_mut().find(|known| known.name == row.name) else {
+            all.push(row);
+            continue;
+        };
         for (term, more) in [
             (&mut sum.live, row.live),
             (&mut sum.rejected, row.rejected),
@@ -213,6 +217,7 @@ fn add_rows(all: &mut BTreeMap<String, LedgerRow>, part: &[LedgerRow]) {
         sum.complete += row.complete;
         sum.incomplete += row.incomplete;
     }
+    all
 }
 
 fn sources(parts: Vec<Vec<SourceStatus>>) -> Vec<SourceStatus> {
@@ -225,14 +230,14 @@ fn sources(parts: Vec<Vec<SourceStatus>>) -> Vec<SourceStatus> {
         sum.fragments += row.fragments;
         sum.bytes += row.bytes;
         sum.rate_hz += row.rate_hz;
-        // The node that saw it last says when that was.
-        if row.age.is_some_and(|age| sum.age.is_none_or(|known| age < known)) {
-            (sum.age, sum.last_key) = (row.age, row.last_key);
-        }
+        // Its last fragment on any node, and its highest key.
+        sum.age = [sum.age, row.age].into_iter().flatten().min();
+        sum.last_key = [sum.last_key.take(), row.last_key].into_iter().flatten().max_by_key(|key| numbers(key));
         sum.missing += row.missing;
         sum.late += row.late;
         sum.conflicts += row.conflicts;
         sum.masked = sum.masked.take().or(row.masked);
     }
+    all.sort_by_key(|row| numbers(&row.source));
     all
 }

@@ -1,9 +1,12 @@
 //! Runs, masks and holds: asked of any node, done by all of them.
 
 use super::ClusterClient;
+use super::select::TURN;
+use crate::fragment::{Fragment, Sample};
 use crate::objects::{Producer, Sampler};
 use forebay_core::{
-    FollowRun, PrescaleFactor, Primary, Result, RunConfig, RunState, RunStatus, RunSummary, Sampling, Source,
+    FollowRun, PrescaleFactor, Primary, Result, RunConfig, RunState, RunStatus, RunSummary, SampleEvents, Sampling,
+    Source,
 };
 use std::time::{Duration, Instant};
 
@@ -90,17 +93,57 @@ impl ClusterClient {
         Ok(ClusterWatch { cluster: self.clone(), run, last: None, state: last.state })
     }
 
-    /// Samples events of one node: the home of the run that is asked for, else that of run 0.
+    /// Samples events of all nodes, each at its share of the rate.
     ///
     /// # Errors
-    /// As [`crate::Client::sampler`].
-    pub fn sampler(&self, sampling: &Sampling) -> Result<Sampler> {
-        self.about_run(sampling.run.unwrap_or_default(), |client| client.sampler(sampling))
+    /// As [`crate::Client::sampler`], with the name of the node.
+    pub fn sampler(&self, sampling: &Sampling) -> Result<ClusterSampler> {
+        let nodes = self.placed().nodes().count().max(1);
+        let share = Sampling { rate_hz: sampling.rate_hz / nodes as f64, ..sampling.clone() };
+        Ok(ClusterSampler { nodes: self.everywhere(|client| client.sampler(&share))?, turn: 0 })
     }
 
     fn status(&self, run: u64) -> Result<RunStatus> {
         let unknown = || forebay_core::Error::invalid(format!("run {run} is not known to the cluster"));
         self.runs()?.into_iter().find(|status| status.run == run).ok_or_else(unknown)
+    }
+}
+
+/// Draws samples of the events of all nodes, one node after another.
+pub struct ClusterSampler {
+    nodes: Vec<Sampler>,
+    turn: usize,
+}
+
+impl ClusterSampler {
+    /// The next sample; `None` if no node has one within the wait.
+    ///
+    /// # Errors
+    /// As [`Sampler::next`].
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
+        let end = Instant::now() + wait;
+        let mut asked = 0;
+        loop {
+            self.turn = (self.turn + 1) % self.nodes.len();
+            let left = end.saturating_duration_since(Instant::now());
+            // Each once without a wait; then one after another waits for a moment.
+            let most = if asked < self.nodes.len() { Duration::ZERO } else { left.min(TURN) };
+            if let Some(sample) = self.nodes[self.turn].next(most)? {
+                return Ok(Some(sample));
+            }
+            asked += 1;
+            if asked >= self.nodes.len() && left.is_zero() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl SampleEvents for ClusterSampler {
+    type Fragment = Fragment;
+
+    fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
+        self.next(wait)
     }
 }
 

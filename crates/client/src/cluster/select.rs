@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const HOPS: usize = 4;
 /// How long one node waits for a ready event before the next one does: an event that becomes ready elsewhere is found within this
 /// time for each node of the cluster.
-const TURN: Duration = Duration::from_millis(50);
+pub(super) const TURN: Duration = Duration::from_millis(50);
 
 impl ClusterClient {
     /// Leases up to `n` ready events, of as many nodes as it takes; waits for a first one as long as asked. The order of delivery is

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check, side by side unless it measures; the cost of each, and all failures, at the end.
 //!
 //! ```text
-//! prepare ──▶ ┐                     ┌─▶ tests, levels, examples, demos ────────▶ ┐
+//! prepare ──▶ ┐                     ┌─▶ tests, levels, nodes, examples, demos ─▶ ┐
 //! build ──▶ programs of `checked` ──┤   python, chaos                            ├──▶ benchmarks in small ──▶ summary
 //! tidy, fmt, clippy, docs, deny, loom, tsan, fuzz (beside all that) ────────────▶ ┘
 //! ```

@@ -70,6 +70,7 @@ pub(crate) const STEPS: &[Step] = &[
         ..BUILT
     },
     Step { name: "levels", what: "the semantics again, with everything on the warm level", run: levels, ..BUILT },
+    Step { name: "nodes", what: "semantics and model again, over three nodes of a cluster", run: nodes, ..BUILT },
     Step { name: "crash", what: "20 seeds of 100 kills, each one long history", from: Long, run: crash, ..BUILT },
     Step { name: "examples", what: "every example, to its end", run: examples, ..BUILT },
     Step { name: "demo", what: "the demo for two seconds", run: smoke::demo, ..BUILT },
@@ -195,6 +196,37 @@ fn test_programs(context: &Context) -> Result<Vec<&Built>> {
 
 fn tests(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     binaries::run(&test_programs(context)?, &context.extent.variables(), log)
+}
+
+/// What one node alone promises: an order of delivery over all events, its own fill, limits, dead time, streams by first use and policy of
+/// masks, a batch of leases as a whole, files of its directory.
+const OF_ONE_NODE: [&str; 19] = [
+    "past_its_quota_it_inhibits_until_somebody_has_looked",
+    "an_attribute_orders_and_the_oldest_goes_first_among_equals",
+    "oldest_first_is_strict_over_all_events",
+    "the_wait_is_counted_from_the_first_fragment",
+    "whoever_waits_for_too_long_goes_before_all_others",
+    "a_refused_put_says_whose_turn_it_is",
+    "a_sawtooth_on_a_border_does_not_flap",
+    "maintenance_looks_by_itself",
+    "a_watch_waits_for_a_change_to_its_deadline",
+    "time_is_charged_to_the_cause_that_holds",
+    "a_reservation_from_before_never_harms_the_next_opening",
+    "check_reads_a_closed_store_and_finds_nothing_wrong",
+    "a_source_that_is_missed_in_a_row_is_masked_and_unmasked_when_it_comes_again",
+    "a_closed_run_answers_closed_to_everything_and_leaves_its_summary",
+    "a_sampler_holds_nothing_and_its_copies_stay",
+    "no_more_leases_are_out_than_allowed",
+    "the_rest_of_a_batch_is_given_back_after_an_error",
+    "a_keyspace_declares_255_streams",
+    "a_store_has_255_streams_by_their_first_use",
+];
+
+/// A cluster answers as one store does: every other test of them runs over three nodes, with neighbouring events on different ones.
+fn nodes(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let mut programs = test_programs(context)?;
+    programs.retain(|built| built.package == "forebay-client" && ["semantics", "model"].contains(&&*built.target));
+    binaries::run_but(&programs, &[("FOREBAY_TEST_NODES", "3".to_owned())], &OF_ONE_NODE, log)
 }
 
 /// Semantics do not depend on the level: every test of them runs with all data demoted before each call.
