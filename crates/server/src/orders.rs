@@ -2,7 +2,7 @@
 //!
 //! *Not here*: who the home of a run is, and how its orders reach the others (`forebay-cluster`).
 
-use forebay_core::Result;
+use forebay_core::{Call, Result};
 use forebay_wire::Control;
 use std::pin::Pin;
 
@@ -19,26 +19,8 @@ pub trait Orders: Send + Sync {
     fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering;
 }
 
-/// Whether a call goes through the home of a run.
+/// Whether a call goes through the home of a run, or is between nodes.
 pub(crate) fn is_order(control: &Control) -> bool {
-    matches!(
-        control,
-        Control::RunOpen { .. }
-            | Control::RunPause { .. }
-            | Control::RunResume { .. }
-            | Control::RunStop { .. }
-            | Control::RunClose { .. }
-            | Control::Mask { .. }
-            | Control::Prescale { .. }
-            | Control::Hold { .. }
-            | Control::ReleaseHold { .. }
-            | Control::AsHome { .. }
-            | Control::Order { .. }
-            | Control::Learn { .. }
-            | Control::BeginClose { .. }
-            | Control::AbandonClose { .. }
-            | Control::HoldAs { .. }
-            | Control::Cluster
-            | Control::Map
-    )
+    let of_all = [Call::Run, Call::Mask, Call::Prescale, Call::Hold, Call::ReleaseHold, Call::Order];
+    of_all.contains(&control.call()) || matches!(control, Control::Cluster | Control::Map)
 }
