@@ -331,7 +331,7 @@ impl Producer {
 /// Draws samples.
 pub enum Sampler {
     /// Of one server.
-    One(forebay_client::Sampler),
+    One(Box<forebay_client::Sampler>),
     /// Of all nodes.
     Many(forebay_client::ClusterSampler),
 }
@@ -340,7 +340,7 @@ impl Store {
     /// As the store's.
     pub fn sampler(&self, sampling: &Sampling) -> Result<Sampler> {
         match &self.client {
-            Calls::One(client) => client.sampler(sampling).map(Sampler::One),
+            Calls::One(client) => client.sampler(sampling).map(|sampler| Sampler::One(Box::new(sampler))),
             Calls::Many(cluster) => cluster.sampler(sampling).map(Sampler::Many),
         }
     }
@@ -359,17 +359,17 @@ impl Sampler {
 /// Follows one run.
 pub enum Watch {
     /// On one server.
-    One(forebay_client::Watch),
+    One(Box<forebay_client::Watch>),
     /// On all nodes.
-    Many(forebay_client::ClusterWatch),
+    Many(Box<forebay_client::ClusterWatch>),
 }
 
 impl Store {
     /// As the store's.
     pub fn watch(&self, run: u64) -> Result<Watch> {
         match &self.client {
-            Calls::One(client) => client.watch(run).map(Watch::One),
-            Calls::Many(cluster) => cluster.watch(run).map(Watch::Many),
+            Calls::One(client) => client.watch(run).map(|watch| Watch::One(Box::new(watch))),
+            Calls::Many(cluster) => cluster.watch(run).map(|watch| Watch::Many(Box::new(watch))),
         }
     }
 }
@@ -379,7 +379,7 @@ impl Watch {
     pub fn next(&mut self, wait: Duration) -> Option<RunStatus> {
         match self {
             Watch::One(watch) => watch.next(wait),
-            Watch::Many(watch) => core::FollowRun::next(watch, wait).ok().flatten(),
+            Watch::Many(watch) => core::FollowRun::next(&mut **watch, wait).ok().flatten(),
         }
     }
 

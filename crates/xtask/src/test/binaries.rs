@@ -71,7 +71,9 @@ fn one(built: &Built, set: &[(&str, String)], skip: &[&str], log: &Log<'_>) -> R
     if built.package == "forebay-daq" && recorded_frames().is_none() {
         command.args(["--skip", "real_frames"]);
     }
-    skip.iter().for_each(|name| drop(command.args(["--skip", name])));
+    for name in skip {
+        command.args(["--skip", name]);
+    }
     let ended = child::stream(command.envs(set.iter().map(|(name, value)| (name, value))), &piece)?;
     let (wall, cpu) = (from.elapsed().as_secs_f64(), piece.cpu.into_inner().unwrap_or_else(PoisonError::into_inner));
     let name = built.name();
