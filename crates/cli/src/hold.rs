@@ -1,6 +1,6 @@
 //! `forebay hold`: events that are kept back from delivery, for a calibration that is not there yet.
 
-use crate::open::{Close, Opened, Place};
+use crate::open::{Close, Opened, Place, of_all_nodes};
 use crate::output::{Answer, Output};
 use crate::units;
 use forebay_core::{OperatedStore, Result};
@@ -49,6 +49,7 @@ impl Hold {
     }
 
     fn hold(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
+        of_all_nodes(store)?;
         let conditions: Vec<&str> = self.conditions.iter().map(String::as_str).collect();
         let id = store.hold(self.run, &conditions)?;
         out.line(format!("hold {id}: {}", what(self.run, &self.conditions)))?;
@@ -58,6 +59,7 @@ impl Hold {
 }
 
 fn release(store: &Opened, id: u32, out: &mut Output) -> Result<Answer> {
+    of_all_nodes(store)?;
     let released = store.release_hold(id)?;
     out.line(if released { format!("released hold {id}") } else { format!("there is no hold {id}") })?;
     out.json(&json!({ "id": id, "released": released }))?;

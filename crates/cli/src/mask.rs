@@ -1,6 +1,6 @@
 //! `forebay mask`, `forebay unmask`: sources that events of a run do not wait for.
 
-use crate::open::{Close, Opened, Place, signed};
+use crate::open::{Close, Opened, Place, of_all_nodes, signed};
 use crate::output::{Answer, Output};
 use forebay_core::{EventStore, KeySchema, OperatedStore, Primary, Result};
 use serde_json::json;
@@ -66,6 +66,7 @@ impl Unmask {
 impl What {
     fn change(&self, set: bool, out: &mut Output) -> Result<Answer> {
         let store = signed(self.store.open(out)?);
+        of_all_nodes(&store)?;
         let answer = self.apply(&store, set, out)?;
         store.close()?;
         Ok(answer)

@@ -202,6 +202,17 @@ pub(crate) fn of_one(client: Client) -> Opened {
     Either::There(Either::Here(client))
 }
 
+/// Refuses to change what all nodes of a cluster share in the store of one of them that nobody serves.
+pub(crate) fn of_all_nodes(store: &Opened) -> Result<()> {
+    match store {
+        Either::Here(store) if store.adopted_map().is_some() => Err(Error::invalid(
+            "this store is a node of a cluster, and runs, masks and holds are the matter of all its nodes: start its server, and give \
+             the addresses of nodes instead of the directory",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The same store under the name of the person who calls: what it changes of runs is signed so. A server signs by the token.
 pub(crate) fn signed(store: Opened) -> Opened {
     let person =

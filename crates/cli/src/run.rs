@@ -1,7 +1,7 @@
 //! `forebay run`: the life of runs: list, open, pause, resume, stop, close, prescale, summary, watch.
 
 use crate::ledger::{self, account_json, state_name};
-use crate::open::{Close, Opened, Place, signed};
+use crate::open::{Close, Opened, Place, of_all_nodes, signed};
 use crate::output::{Answer, Output};
 use crate::{mask, signal, summary, units};
 use clap::{Args, Subcommand};
@@ -135,6 +135,9 @@ struct Open {
 impl Run {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
         let store = signed(self.store.open(out)?);
+        if !matches!(self.action, Action::List | Action::Summary { .. } | Action::Watch { .. }) {
+            of_all_nodes(&store)?;
+        }
         let answer = match &self.action {
             Action::List => list(&store, out),
             Action::Open(open) => open.open(&store, out),

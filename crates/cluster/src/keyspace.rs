@@ -11,18 +11,26 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-/// Makes the client of another node.
-pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node) -> Result<AsyncClient> + Send + Sync>;
+/// Makes the client of another node, whose calls end within this time.
+pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Result<AsyncClient> + Send + Sync>;
 
-/// What homes of runs answered lately, by run, and when.
-pub(crate) type Refused = Arc<Mutex<BTreeMap<u64, ((Kind, String), tokio::time::Instant)>>>;
+/// How long an order waits for a node.
+const ORDER: Duration = Duration::from_secs(2);
+/// How long what a client asked for waits for the home of a run, which waits for the others.
+const FORWARDED: Duration = Duration::from_secs(8);
+
+/// Runs that are asked for at their homes: `None` while that is under way, and what a home refused lately, and when.
+pub(crate) type Wanted = Arc<Mutex<BTreeMap<u64, Option<(Kind, String, tokio::time::Instant)>>>>;
 
 /// Another node, as this one's orders reach it.
 pub(crate) struct Peer {
     pub(crate) node: u16,
     pub(crate) name: String,
     pub(crate) client: AsyncClient,
+    /// For what its own orders take time for.
+    forwards: AsyncClient,
     /// Held while an order is under way: orders arrive one after the other.
     pub(crate) turn: tokio::sync::Mutex<()>,
     standing: Mutex<Standing>,
@@ -46,8 +54,8 @@ pub(crate) struct Keyspace {
     count: AtomicU64,
     pub(crate) peers: Mutex<BTreeMap<u16, Arc<Peer>>>,
     seen: tokio::sync::Mutex<Seen>,
-    /// Refusals of homes, told to puts that wait for a run.
-    pub(crate) refused: Refused,
+    /// Runs that puts wait for.
+    pub(crate) wanted: Wanted,
     connect: Connect,
     /// Calls of the store are made at once: nothing waits in a simulator.
     at_once: bool,
@@ -61,7 +69,7 @@ impl Keyspace {
             count: AtomicU64::new(0),
             peers: Mutex::default(),
             seen: tokio::sync::Mutex::default(),
-            refused: Refused::default(),
+            wanted: Wanted::default(),
             connect,
             at_once,
         }
@@ -96,7 +104,8 @@ impl Keyspace {
                 let peer = Peer {
                     node: node.id,
                     name: node.name.clone(),
-                    client: (self.connect)(node)?,
+                    client: (self.connect)(node, ORDER)?,
+                    forwards: (self.connect)(node, FORWARDED)?,
                     turn: tokio::sync::Mutex::default(),
                     standing: Mutex::new(Standing {
                         trouble: Some("not reached yet".to_owned()),
@@ -190,7 +199,7 @@ impl Keyspace {
         let peer = self.peer(home)?;
         let (epoch, order) = (map.epoch(), Box::new(order));
         let forwarded = Control::AsHome { node: own, epoch, signed: signed.to_owned(), order };
-        peer.client.control(&forwarded).await.map_err(|error| {
+        peer.forwards.control(&forwarded).await.map_err(|error| {
             let what = format!("node {} (`{}`), the home of run {run}: {}", peer.node, peer.name, error.message());
             Error::new(error.kind(), what).with_source(error)
         })

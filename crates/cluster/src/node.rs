@@ -1,6 +1,6 @@
 //! The node: its keyspaces, the thread that keeps the others up, and what people ask about it.
 
-use crate::keyspace::{Connect, Keyspace, Refused};
+use crate::keyspace::{Connect, Keyspace, Wanted};
 use forebay_client::{AsyncClient, Options};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Error, Kind, Result, Signature};
@@ -23,17 +23,10 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 const WANTED_MAX: usize = 64;
 
 /// How a node reaches the others.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct NodeOptions {
-    /// Token, certificates and deadlines of its connections to other nodes.
+    /// Token and certificates of its connections to other nodes. Deadlines are the node's.
     pub client: Options,
-}
-
-impl Default for NodeOptions {
-    fn default() -> NodeOptions {
-        // Shorter than a client's: an order waits for the slowest node.
-        NodeOptions { client: Options { deadline: Duration::from_secs(2), ..Options::default() } }
-    }
 }
 
 /// Another node, as this one sees it.
@@ -89,10 +82,10 @@ impl Node {
             let client = Options { keyspace: name.to_owned(), ..options.client.clone() };
             let keyspace =
                 stores.iter().find(|store| store.keyspace().name == name).map(|store| store.keyspace().clone());
-            Arc::new(move |node| {
+            Arc::new(move |node, deadline| {
                 let known = keyspace.clone().ok_or_else(|| Error::internal("a keyspace without a store"))?;
                 let at = node.at.first().ok_or_else(|| Error::internal("a node without an address"))?;
-                AsyncClient::lazy(at, known, client.clone())
+                AsyncClient::lazy(at, known, Options { deadline, ..client.clone() })
             })
         };
         let keyspaces = keyspaces(&stores, map, connected, false)?;
@@ -126,7 +119,7 @@ impl Node {
     pub fn within(
         store: Store,
         map: &Arc<ClusterMap>,
-        connect: impl Fn(&forebay_core::map::Node) -> Result<AsyncClient> + Send + Sync + 'static,
+        connect: impl Fn(&forebay_core::map::Node, Duration) -> Result<AsyncClient> + Send + Sync + 'static,
     ) -> Result<Arc<Node>> {
         let connect: Connect = Arc::new(connect);
         let keyspaces = keyspaces(&[store], map, |_| connect.clone(), true)?;
@@ -167,7 +160,7 @@ impl Node {
         let (asks, wanted) = mpsc::channel(WANTED_MAX);
         for (name, keyspace) in &self.inner.keyspaces {
             let (name, asks) = (name.clone(), asks.clone());
-            keyspace.store.set_run_home(Arc::new(Wanted { name, asks, refused: keyspace.refused.clone() }));
+            keyspace.store.set_run_home(Arc::new(Asker { name, asks, wanted: keyspace.wanted.clone() }));
         }
         wanted
     }
@@ -290,39 +283,43 @@ impl Inner {
     async fn open_wanted(&self, name: &str, run: u64) {
         let Ok(keyspace) = self.keyspace(name) else { return };
         let store = &keyspace.store;
-        if store.runs().iter().any(|known| known.run == run) {
-            return;
-        }
         let opened = async {
             let config = store.keyspace().run.to_toml(store.schema())?;
             keyspace.asked(Signature::AUTO, Control::RunOpen { run, config }).await
         };
-        if let Err(error) = opened.await {
+        let opened = opened.await;
+        let mut wanted = keyspace.wanted.lock();
+        match opened {
             // Open with another configuration it is told when this node catches up.
-            if error.kind() != Kind::Conflict {
-                let refusal = (error.kind(), error.message().to_owned());
-                keyspace.refused.lock().insert(run, (refusal, Instant::now()));
+            Err(error) if error.kind() != Kind::Conflict => {
+                wanted.insert(run, Some((error.kind(), error.message().to_owned(), Instant::now())));
             }
+            _ => drop(wanted.remove(&run)),
         }
     }
 }
 
-struct Wanted {
+struct Asker {
     name: String,
     asks: mpsc::Sender<(String, u64)>,
-    refused: Refused,
+    wanted: Wanted,
 }
 
-impl RunHome for Wanted {
+impl RunHome for Asker {
     fn wanted(&self, run: u64) -> Result<()> {
-        let mut refused = self.refused.lock();
-        refused.retain(|_, (_, when)| when.elapsed() < REFUSED_FOR);
-        if let Some(((kind, message), _)) = refused.get(&run) {
-            return Err(Error::new(*kind, message.clone()));
+        let mut wanted = self.wanted.lock();
+        wanted.retain(|_, refused| refused.as_ref().is_none_or(|(_, _, when)| when.elapsed() < REFUSED_FOR));
+        match wanted.get(&run) {
+            Some(Some((kind, message, _))) => Err(Error::new(*kind, message.clone())),
+            Some(None) => Ok(()),
+            None => {
+                // Full: it is asked for by the next look.
+                if self.asks.try_send((self.name.clone(), run)).is_ok() {
+                    wanted.insert(run, None);
+                }
+                Ok(())
+            }
         }
-        // Full: it is asked for again by the next look.
-        let _ = self.asks.try_send((self.name.clone(), run));
-        Ok(())
     }
 }
 

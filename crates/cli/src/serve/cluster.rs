@@ -17,12 +17,13 @@ pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served
         })?,
         None => Vec::new(),
     };
-    let mut options = NodeOptions::default();
-    options.client = Options {
-        token: token.trim_ascii().to_vec(),
-        tls: Tls { ca: settings.ca.clone(), ..Tls::default() },
-        name: "a node of the cluster".to_owned(),
-        ..options.client
+    let options = NodeOptions {
+        client: Options {
+            token: token.trim_ascii().to_vec(),
+            tls: Tls { ca: settings.ca.clone(), ..Tls::default() },
+            name: "a node of the cluster".to_owned(),
+            ..Options::default()
+        },
     };
     let stores = served.iter().filter_map(|served| match served {
         Served::Events(store) => Some(store.clone()),

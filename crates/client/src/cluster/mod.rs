@@ -196,6 +196,8 @@ impl ClusterClient {
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace().name).ok());
         if let Some(newest) = newest {
             *self.inner.placed.write() = newest;
+            // A node may have another address. Leases keep the clients that they came from.
+            self.inner.clients.lock().clear();
             return true;
         }
         false
