@@ -51,8 +51,17 @@ reach. The exit code is 1 where a node does not answer, is behind, or goes by an
 Example:
   forebay cluster status tcp://daq01:7440,tcp://daq02:7440";
 
+const HELP: &str = "\
+Several servers share the events of a keyspace by one map, a file that all of them have: which node is the home of which events.
+
+Example: write it, check a change of it, and see how the nodes stand (`forebay cluster new --help` begins with the stores):
+  forebay cluster new map.json --node n1=tcp://daq01:7440=ID1 --node n2=tcp://daq02:7440=ID2
+  forebay cluster check map-2.json tcp://daq01:7440,tcp://daq02:7440
+  forebay cluster status tcp://daq01:7440,tcp://daq02:7440";
+
 /// The map of a cluster, and how its nodes stand.
 #[derive(clap::Args)]
+#[command(long_about = HELP)]
 pub(crate) struct Command {
     #[command(subcommand)]
     what: What,

@@ -14,6 +14,7 @@ use std::time::Duration;
 mod archive;
 mod backup;
 mod catalog;
+mod cluster;
 mod dataset;
 mod demo;
 mod device;
@@ -30,7 +31,7 @@ mod served;
 mod top;
 mod unit;
 
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 36] = [
     "demo",
     "create",
     "keyspace",
@@ -63,6 +64,7 @@ const COMMANDS: [&str; 35] = [
     "play",
     "containers",
     "serve",
+    "cluster",
     "cert",
     "dataset",
     "catalog",

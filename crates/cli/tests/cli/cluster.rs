@@ -1,0 +1,142 @@
+//! A cluster of three server processes on this machine, as people start it: one is killed, taken out of new runs, and comes back.
+
+use super::serve::Serving;
+use super::{Temp, assert_code, stderr, stdout};
+use serde_json::Value;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+struct Nodes {
+    temp: Temp,
+    servers: Vec<Option<Serving>>,
+}
+
+impl Nodes {
+    fn new() -> Nodes {
+        let temp = Temp::new();
+        let mut new = vec!["cluster".to_owned(), "new".to_owned(), "map.json".to_owned()];
+        for id in 1..=3 {
+            assert_code(&temp.run(&["create", &format!("n{id}"), "--sources-per-event", "1", "--hot-bytes", "16M"]), 0);
+            // One by its directory, the others by what its own machine prints.
+            let number = stdout(&temp.run(&["cluster", "id", &format!("n{id}")]));
+            let store = if id == 1 { "n1" } else { number.trim() };
+            let socket = temp.root.join(format!("n{id}.sock"));
+            new.extend(["--node".to_owned(), format!("n{id}=unix:{}={store}", socket.display())]);
+        }
+        assert_code(&temp.run(&new.iter().map(String::as_str).collect::<Vec<_>>()), 0);
+        let mut nodes = Nodes { temp, servers: (0..3).map(|_| None).collect() };
+        (1..=3).for_each(|id| nodes.start(id));
+        nodes
+    }
+
+    fn start(&mut self, id: usize) {
+        let (dir, native) =
+            (format!("n{id}"), format!("unix:{}", self.temp.root.join(format!("n{id}.sock")).display()));
+        let serve = ["serve", &dir, "--native", &native, "--resp", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let mut command = self.temp.command(&serve);
+        self.servers[id - 1] = Some(Serving::start(command.args(["--cluster", "map.json"])));
+    }
+
+    /// Addresses of two nodes, of which one is up at any time.
+    fn places(&self) -> String {
+        let at = |id| format!("unix:{}", self.temp.root.join(format!("n{id}.sock")).display());
+        format!("{},{}", at(1), at(3))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let places = self.places();
+        let arguments: Vec<&str> = arguments.iter().map(|one| if *one == "CLUSTER" { &places } else { *one }).collect();
+        self.temp.run(&arguments)
+    }
+
+    fn json(&self, arguments: &[&str], code: i32) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert_code(&output, code);
+        serde_json::from_str(stdout(&output).lines().next().unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
+    let mut nodes = Nodes::new();
+    for event in 0..20 {
+        // Blocks of neighbours are on one node.
+        assert_code(&nodes.run(&["put", "CLUSTER", &format!("1/{}/0", event * 64), "bytes"]), 0);
+    }
+    let stored = |nodes: &Nodes| nodes.json(&["ledger", "CLUSTER", "1"], 0)["terms"]["stored"]["fragments"].clone();
+    assert_eq!(stored(&nodes), 20);
+    let status = nodes.json(&["cluster", "status", "CLUSTER"], 0);
+    assert_eq!((status["nodes"].as_array().map(Vec::len), &status["well"]), (Some(3), &Value::from(true)), "{status}");
+    // One address is one node, which names the home of what it has not.
+    let one = format!("unix:{}", nodes.temp.root.join("n1.sock").display());
+    let alone = nodes.temp.run(&["why", &one, "1/0/0"]);
+    let elsewhere = stdout(&alone).contains("its home is node");
+    assert!(elsewhere || stdout(&alone).starts_with("present"), "{}", stdout(&alone));
+    assert!(stderr(&nodes.run(&["device", "drain", "CLUSTER", "0"])).contains("about one node"));
+
+    nodes.servers[1] = None;
+    let status = nodes.run(&["cluster", "status", "CLUSTER"]);
+    assert_code(&status, 1);
+    assert!(stdout(&status).contains("node 2 (`n2`)"), "{}", stdout(&status));
+    assert_code(&nodes.run(&["run", "CLUSTER", "stop", "1"]), 0);
+    // Taken out of new runs: one node reads the new map, the other learns it.
+    assert_code(&nodes.run(&["cluster", "change", "map.json", "next.json", "--take-out", "2", "--from-run", "100"]), 0);
+    let begun = nodes.run(&["cluster", "change", "map.json", "wrong.json", "--take-out", "2", "--from-run", "1"]);
+    assert_code(&begun, 0);
+    let wrong = nodes.run(&["cluster", "check", "wrong.json", &nodes.places()]);
+    assert_code(&wrong, 1);
+    assert!(stdout(&wrong).contains("run 1 has begun"), "{}", stdout(&wrong));
+    std::fs::rename(nodes.temp.root.join("next.json"), nodes.temp.root.join("map.json")).unwrap();
+    nodes.servers[0].as_ref().unwrap().signal("HUP");
+    let end = Instant::now() + Duration::from_secs(40);
+    while !stdout(&nodes.run(&["cluster", "status", "CLUSTER"]))
+        .lines()
+        .filter(|line| line.contains("epoch 3"))
+        .count()
+        .eq(&2)
+    {
+        assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
+    }
+    assert_code(&nodes.run(&["run", "CLUSTER", "open", "100"]), 0);
+    for event in 0..20 {
+        assert_code(&nodes.run(&["put", "CLUSTER", &format!("100/{}/0", event * 64), "bytes"]), 0);
+    }
+    nodes.start(2);
+    assert_eq!(stored(&nodes), 20, "it came back with what it had");
+    let end = Instant::now() + Duration::from_secs(40);
+    while nodes.run(&["cluster", "status", "CLUSTER"]).status.code() != Some(0) {
+        assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
+    }
+    let taken = nodes.run(&["take", "CLUSTER", "-n", "40", "--reject"]);
+    assert_code(&taken, 0);
+    for run in ["1", "100"] {
+        assert_code(&nodes.run(&["run", "CLUSTER", "close", run]), 0);
+    }
+    // The directory of a node that nobody serves changes no runs.
+    let (code, ..) = nodes.servers[2].take().unwrap().end("TERM");
+    assert_eq!(code, Some(0));
+    let refused = nodes.temp.run(&["run", "n3", "open", "200"]);
+    assert_code(&refused, 2);
+    assert!(stderr(&refused).contains("node of a cluster"), "{}", stderr(&refused));
+}
+
+#[test]
+fn maps_that_cannot_be_are_refused_with_words() {
+    let temp = Temp::new();
+    assert_code(&temp.run(&["create", "n1", "--hot-bytes", "16M"]), 0);
+    for (arguments, words) in [
+        (&["new", "m.json", "--node", "a"][..], "give NAME=ADDRESS=STORE"),
+        (&["new", "m.json", "--node", "a=tcp://h:1=n9"], "neither a directory with a store nor the number"),
+        (&["new", "m.json", "--node", "a=nonsense=n1"], "nonsense"),
+        (&["new", "m.json", "--node", "a=tcp://h:1=n1", "--node", "b=tcp://h:1=n1"], "another one hold store"),
+        (&["check", "missing.json"], "cannot be read"),
+        (&["status", "n1"], "give addresses of its nodes"),
+    ] {
+        let refused = temp.run(&[&["cluster"], arguments].concat());
+        assert_code(&refused, 2);
+        assert!(stderr(&refused).contains(words), "{words}: {}", stderr(&refused));
+    }
+    let no_map = temp.run(&["serve", "n1", "--cluster", "missing.json"]);
+    assert_code(&no_map, 2);
+    assert!(stderr(&no_map).contains("the map cannot be read"), "{}", stderr(&no_map));
+}
