@@ -238,7 +238,8 @@ fn a_region_of_another_version_or_of_somebody_else() {
         "does not say what to do: {message}"
     );
     open_with("magic", b"somebody", 0);
-    open_with("checksum", &[0xFF], 20);
+    // Of a random identity: one byte alone may be what it was.
+    open_with("checksum", &[0xFF; 8], 20);
     assert_intact(&path);
 }
 
