@@ -81,12 +81,19 @@ impl What {
         } else {
             store.unmask(self.run, &source, from.as_ref())?;
         }
-        let masked = store.runs()?.into_iter().find(|status| status.run == self.run).map(|status| status.masked);
-        let masked = masked.unwrap_or_default();
+        // The mask is set: a node of a cluster that does not answer hides only what else is masked.
+        let masked =
+            store.runs().map(|runs| runs.into_iter().find(|status| status.run == self.run).map(|status| status.masked));
+        let masked = masked.map(Option::unwrap_or_default);
         let (source, verb) = (schema.source_text(&source), if set { "masked" } else { "unmasked" });
         let from = from.map(|from| schema.text(from.as_bytes()));
         let when = from.as_ref().map_or_else(String::new, |from| format!(" from event {from} on"));
-        let now = if masked.is_empty() { "none".to_owned() } else { masked.join(", ") };
+        let now = match &masked {
+            Ok(masked) if masked.is_empty() => "none".to_owned(),
+            Ok(masked) => masked.join(", "),
+            Err(error) => format!("not known: {}", error.message()),
+        };
+        let masked = masked.ok();
         out.line(format!("run {}: source {source} {verb}{when}; masked now: {now}", self.run))?;
         out.json(&json!({ "run": self.run, "source": source, "set": set, "from": from, "masked": masked }))?;
         Ok(Answer::Yes)

@@ -6,8 +6,8 @@ use crate::output::{Answer, Output};
 use crate::{mask, signal, summary, units};
 use clap::{Args, Subcommand};
 use forebay_core::{
-    Completeness, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, PrescaleFactor, Result,
-    RunConfig,
+    Completeness, Either, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, PrescaleFactor,
+    Result, RunConfig,
 };
 use forebay_store::{RunState, RunStatus};
 use std::path::{Path, PathBuf};
@@ -141,14 +141,14 @@ impl Run {
         let answer = match &self.action {
             Action::List => list(&store, out),
             Action::Open(open) => open.open(&store, out),
-            Action::Stop { run } => known(&store, *run)
-                .and_then(|_| store.run_stop(*run))
+            Action::Stop { run } => is_known(&store, *run)
+                .and_then(|()| store.run_stop(*run))
                 .and_then(|()| changed(*run, RunState::Stopped, out)),
-            Action::Pause { run } => known(&store, *run)
-                .and_then(|_| store.run_pause(*run))
+            Action::Pause { run } => is_known(&store, *run)
+                .and_then(|()| store.run_pause(*run))
                 .and_then(|()| changed(*run, RunState::Paused, out)),
-            Action::Resume { run } => known(&store, *run)
-                .and_then(|_| store.run_resume(*run))
+            Action::Resume { run } => is_known(&store, *run)
+                .and_then(|()| store.run_resume(*run))
                 .and_then(|()| changed(*run, RunState::Open, out)),
             Action::Close { run } => close(&store, *run, self.store.dir(), out),
             Action::Prescale { run, name, factor, from } => {
@@ -228,6 +228,14 @@ fn changed(run: u64, state: RunState, out: &mut Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// Refuses a run that there is not. In a cluster its home says so: other nodes may be away.
+fn is_known(store: &Opened, run: u64) -> Result<()> {
+    match store {
+        Either::There(Either::There(_)) => Ok(()),
+        _ => known(store, run).map(drop),
+    }
+}
+
 fn known(store: &Opened, run: u64) -> Result<RunStatus> {
     store.runs()?.into_iter().find(|status| status.run == run).ok_or_else(|| ledger::no_run(run))
 }
@@ -263,7 +271,7 @@ fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
 }
 
 fn close(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Result<Answer> {
-    known(store, run)?;
+    is_known(store, run)?;
     let summary = store.run_close(run).map_err(|error| match error.kind() {
         Kind::Unavailable => Error::unavailable(format!(
             "{}; stop the run, decide what is left (forebay take DIR -n 1000000 --reject), then close it",

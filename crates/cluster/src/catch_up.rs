@@ -56,6 +56,12 @@ impl Keyspace {
                     self.send(peer, signed, &Control::RunClose { run }).await?;
                     continue;
                 }
+                // It was stopped while this node was away.
+                (state, Some(RunState::Stopped)) if state.takes_events() => {
+                    self.here_as(signed, &Control::RunStop { run }).await?;
+                    self.all_peers().iter().for_each(|peer| peer.falls_behind("a run that is stopped", false));
+                    continue;
+                }
                 _ => {}
             }
             let words = self.store.run_words(run)?;

@@ -19,7 +19,7 @@ pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Resu
 /// How long an order waits for a node.
 const ORDER: Duration = Duration::from_secs(2);
 /// How long what a client asked for waits for the home of a run, which waits for the others.
-const FORWARDED: Duration = Duration::from_secs(8);
+const FORWARDED: Duration = Duration::from_secs(5);
 
 /// Runs that are asked for at their homes: `None` while that is under way, and what a home refused lately, and when.
 pub(crate) type Wanted = Arc<Mutex<BTreeMap<u64, Option<(Kind, String, tokio::time::Instant)>>>>;
@@ -197,12 +197,35 @@ impl Keyspace {
             return self.as_home(signed, order).await;
         }
         let peer = self.peer(home)?;
-        let (epoch, order) = (map.epoch(), Box::new(order));
-        let forwarded = Control::AsHome { node: own, epoch, signed: signed.to_owned(), order };
-        peer.forwards.control(&forwarded).await.map_err(|error| {
+        let forwarded = Control::AsHome {
+            node: own,
+            epoch: map.epoch(),
+            signed: signed.to_owned(),
+            order: Box::new(order.clone()),
+        };
+        let answer = peer.forwards.control(&forwarded).await;
+        if matches!(order, Control::RunStop { .. })
+            && answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable)
+        {
+            return self.stop_without_home(signed, &order).await;
+        }
+        answer.map_err(|error| {
             let what = format!("node {} (`{}`), the home of run {run}: {}", peer.node, peer.name, error.message());
             Error::new(error.kind(), what).with_source(error)
         })
+    }
+
+    /// A run is stopped although its home is away: here, and on every node in contact. A stop is final, so that no order of the home
+    /// can contradict it; the home stops the run when it is back (`catch_up.rs`).
+    async fn stop_without_home(&self, signed: &str, order: &Control) -> Result<Vec<u8>> {
+        let _one_after_another = self.turn.lock().await;
+        let answer = self.here_as(signed, order).await?;
+        for (peer, told) in self.tell_all(signed, order).await {
+            if let Err(error) = told {
+                tracing::warn!(node = peer.node, name = peer.name, %error, "a node was not told that a run is stopped");
+            }
+        }
+        Ok(answer)
     }
 
     /// This node decides, and has the others do the same.
@@ -336,7 +359,7 @@ impl Keyspace {
             other => run_of(other)?,
         };
         let home = self.home_of(run)?;
-        if home != node {
+        if home != node && !matches!(order, Control::RunStop { .. }) {
             return Err(Error::fenced(format!(
                 "the home of run {run} is node {home}, and node {node} gives an order about it"
             )));

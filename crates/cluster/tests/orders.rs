@@ -142,6 +142,30 @@ fn a_run_with_something_left_on_one_node_is_closed_on_none() {
 }
 
 #[test]
+fn a_run_is_stopped_although_its_home_is_away() {
+    let mut cluster = Cluster::new();
+    let run = 5;
+    let home = cluster.home_of(run);
+    let client = cluster.client(cluster.other_than_home_of(run));
+    client.run_open(run, &keyspace().run).unwrap();
+    cluster.stop(home);
+    let mut answer = client.run_stop(run);
+    while answer.as_ref().is_err_and(|error| matches!(error.kind(), Kind::OutcomeUnknown | Kind::Unavailable)) {
+        answer = client.run_stop(run);
+    }
+    answer.unwrap();
+    for id in (1..=NODES).filter(|&id| id != home) {
+        eventually("the others stop it as well", || state(cluster.store(id), run) == Some(RunState::Stopped));
+    }
+    // Other changes want the home.
+    assert_eq!(client.run_resume(run).unwrap_err().kind(), Kind::Unavailable);
+    cluster.start(home);
+    eventually("its home stops it when it is back", || state(cluster.store(home), run) == Some(RunState::Stopped));
+    eventually("and closes it", || client.run_close(run).is_ok());
+    all_are(&cluster, run, RunState::Closed);
+}
+
+#[test]
 fn what_is_another_nodes_is_refused_with_its_home() {
     let cluster = Cluster::new();
     let run = 5;
@@ -157,7 +181,7 @@ fn what_is_another_nodes_is_refused_with_its_home() {
         boot: 1,
         count: 1,
         signed: "nobody".into(),
-        order: Box::new(forebay_wire::Control::RunStop { run }),
+        order: Box::new(forebay_wire::Control::RunPause { run }),
     };
     let tokio = runtime();
     let at = cluster.map.node(cluster.other_than_home_of(run)).unwrap().at[0].clone();

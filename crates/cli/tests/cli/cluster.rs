@@ -63,7 +63,7 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
         // Blocks of neighbours are on one node.
         assert_code(&nodes.run(&["put", "CLUSTER", &format!("1/{}/0", event * 64), "bytes"]), 0);
     }
-    let stored = |nodes: &Nodes| nodes.json(&["ledger", "CLUSTER", "1"], 0)["terms"]["stored"]["fragments"].clone();
+    let stored = |nodes: &Nodes| nodes.json(&["ledger", "CLUSTER", "1"], 0)["outcomes"]["stored"]["fragments"].clone();
     assert_eq!(stored(&nodes), 20);
     let status = nodes.json(&["cluster", "status", "CLUSTER"], 0);
     assert_eq!((status["nodes"].as_array().map(Vec::len), &status["well"]), (Some(3), &Value::from(true)), "{status}");
