@@ -633,11 +633,12 @@ fn a_bucket_without_list_has_a_catalogue_whatever_its_connections_do() {
     }
     let checked = catalogue.verify().unwrap();
     assert!(checked.damages.is_empty() && checked.pages == 1, "{checked:?}");
-    // Of a fresh reader: the hint, a page, what came after it, and one that is not there.
+    // Of a fresh reader: the hint, a page, what came after it, and one that is not there. Of publishers at the same moment the hint
+    // may lack the last one or two; then a reader asks for one more.
     drop(stand_in.take_log());
     assert_eq!(open().len().unwrap(), 68);
     let asked = stand_in.take_log().len();
-    assert!(asked <= 2 + 4 + 1, "{asked} requests");
+    assert!(asked <= 2 + 4 + 2, "{asked} requests");
 
     // A bucket that ignores conditions is refused before anything is published.
     stand_in.ignore_conditions(true);

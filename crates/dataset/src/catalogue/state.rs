@@ -190,7 +190,7 @@ impl State {
         let (said, tag) = &self.hint;
         if *said < self.next {
             let condition = tag.as_ref().map_or(Condition::Absent, Condition::Unchanged);
-            // Refused: another publisher was faster, and knew as much or will say so itself.
+            // Refused: another publisher was faster. What it did not know yet, readers find by asking for more.
             if let Put::Done(tag) = storage.put_if(layout::HEAD, &layout::hint(self.next)?.into(), condition)? {
                 self.hint = (self.next, Some(tag));
             }
