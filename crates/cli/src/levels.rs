@@ -75,6 +75,7 @@ pub(crate) fn level_name(level: Level) -> &'static str {
     match level {
         Level::Hot => "hot",
         Level::Warm => "warm",
+        Level::Elsewhere => "elsewhere",
     }
 }
 

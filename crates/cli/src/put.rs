@@ -98,6 +98,7 @@ impl Put {
             deadline: self.deadline,
             persisted: self.persisted,
             level: self.level,
+            ..PutOptions::default()
         };
         let outcome = store.put(&key, &value, &options)?;
         let goes_down = self.level == Some(Level::Warm) && !outcome.is_late();

@@ -2,6 +2,7 @@
 //!
 //! *Not here*: connections, repeats, deadlines (`pool.rs`).
 
+use crate::elsewhere::OfCluster;
 use crate::heartbeat::Heartbeat;
 use crate::options::Options;
 use crate::pool::Pool;
@@ -18,6 +19,8 @@ pub(crate) struct Inner {
     pub(crate) pool: Pool,
     keyspace: Keyspace,
     heartbeat: OnceLock<Heartbeat>,
+    /// The cluster of which the server is a node.
+    pub(crate) cluster: OfCluster,
 }
 
 impl Client {
@@ -36,7 +39,9 @@ impl Client {
             Ok(ring) => Error::invalid(format!("keyspace `{}` is a ring: connect to it with RingClient", ring.name)),
             Err(_) => error,
         })?;
-        Ok(Client { inner: Arc::new(Inner { pool, keyspace, heartbeat: OnceLock::new() }) })
+        Ok(Client {
+            inner: Arc::new(Inner { pool, keyspace, heartbeat: OnceLock::new(), cluster: OfCluster::default() }),
+        })
     }
 
     /// The keyspace.
@@ -57,6 +62,7 @@ impl Client {
     /// Ends: free connections are closed, further calls answer `Closed`. Leases are left to their time.
     pub fn close(&self) {
         self.pool().close();
+        self.inner.cluster.close();
     }
 
     pub(crate) fn pool(&self) -> &Pool {

@@ -1,7 +1,7 @@
 //! Fragments in memory of the client.
 
 use crate::buffer::Buffer;
-use forebay_core::{Error, Key, Level, Result, crc32c};
+use forebay_core::{Elsewhere, Error, Key, Level, Result, crc32c};
 use forebay_wire::WireFragment;
 use std::fmt;
 use std::ops::Deref;
@@ -48,6 +48,11 @@ impl Fragment {
         self.about.level
     }
 
+    /// What the home of its event has in place of bytes that another node has.
+    pub(crate) fn elsewhere(&self) -> Option<Elsewhere> {
+        if self.about.level == Level::Elsewhere { Elsewhere::from_bytes(self) } else { None }
+    }
+
     /// Whether the bytes are a copy of the store's: always.
     pub fn is_copied(&self) -> bool {
         true
@@ -85,22 +90,34 @@ impl fmt::Debug for Fragment {
 pub(crate) struct Cutter {
     bytes: Arc<Buffer>,
     at: usize,
+    /// Bytes of other nodes cannot be read.
+    is_of_one_node: bool,
 }
 
 impl Cutter {
     pub(crate) fn new(payload: Buffer) -> Cutter {
-        Cutter { bytes: Arc::new(payload), at: 0 }
+        Cutter { bytes: Arc::new(payload), at: 0, is_of_one_node: false }
+    }
+
+    /// The same for a client that knows one node of its cluster.
+    pub(crate) fn of_one_node(payload: Buffer) -> Cutter {
+        Cutter { is_of_one_node: true, ..Cutter::new(payload) }
     }
 
     /// The next fragment.
     ///
     /// # Errors
-    /// `Corrupt` where the payload ends before.
+    /// `Corrupt` where the payload ends before; `Unavailable` for bytes that another node has, where only one is known.
     pub(crate) fn next(&mut self, key: Key, about: WireFragment) -> Result<Fragment> {
         let from = self.at;
         self.at = from.saturating_add(about.length as usize);
         if self.at > self.bytes.len() {
             return Err(Error::corrupt("an answer has fewer bytes than its fragments"));
+        }
+        if self.is_of_one_node && about.level == Level::Elsewhere {
+            return Err(Error::unavailable(format!(
+                "{key:?}: another node has its bytes; the blocking client reads them"
+            )));
         }
         Ok(Fragment { key, about, bytes: self.bytes.clone(), from })
     }

@@ -85,6 +85,13 @@ impl Client {
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
+        let mut found = self.get_many_here(keys)?;
+        self.fetch_elsewhere(found.iter_mut())?;
+        Ok(found)
+    }
+
+    /// The same, with what the server has: of bytes that another node has it is not them.
+    pub(crate) fn get_many_here(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
         let mut found = Vec::with_capacity(keys.len());
         // Frames whose answers fit what the server may send before it is granted more; as long as fragments were before.
         let each = (FRAME_BYTES / self.pool().fragment_bytes.load(Ordering::Relaxed).max(1)) as usize;
@@ -128,7 +135,7 @@ impl Client {
                 for (at, (key, about)) in keys.iter().zip(answer.said).enumerate() {
                     if at > 0 && about.as_ref().is_err_and(|error| error.kind() == Kind::Full) {
                         // What did not fit is asked for by itself.
-                        found.extend(self.get_many(&keys[at..])?);
+                        found.extend(self.get_many_here(&keys[at..])?);
                         break;
                     }
                     found.push(about?.map(|about| cutter.next(*key, about)).transpose()?);
@@ -150,7 +157,11 @@ impl Client {
             connection.answer(request, |meta| read_event(meta, keyspace))
         })?;
         let Some(event) = answer.said? else { return Ok(None) };
-        event_of(keyspace, event, &mut Cutter::new(answer.payload)).map(Some)
+        let mut event = event_of(keyspace, event, &mut Cutter::new(answer.payload))?;
+        let fragments = event.fragments.len();
+        self.fetch_all_elsewhere([&mut event.fragments])?;
+        // Something was removed since it was read, such as the event.
+        if event.fragments.len() < fragments { self.get_event(primary, sources) } else { Ok(Some(event)) }
     }
 
     /// Fragments inside the bounds, streamed in key order. The range has a connection of its own while it lasts; where that
@@ -226,11 +237,13 @@ impl Range {
             Ok((list, bytes))
         })?;
         connection.grant()?;
-        self.part.here = Cutter::new(answer.payload).all(answer.said).map_err(Failure::Refused)?.into();
+        let mut here = Cutter::new(answer.payload).all(answer.said).map_err(Failure::Refused)?;
         if !answer.more {
             self.part.is_over = true;
             self.part.under_way = None;
         }
+        self.client.fetch_all_elsewhere([&mut here]).map_err(Failure::Refused)?;
+        self.part.here = here.into();
         Ok(())
     }
 }

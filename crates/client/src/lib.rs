@@ -21,6 +21,7 @@ mod connected;
 mod connection;
 mod control;
 mod edit;
+mod elsewhere;
 mod fragment;
 mod get;
 mod heartbeat;

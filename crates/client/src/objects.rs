@@ -202,12 +202,14 @@ impl Sampler {
             Ok((sample, bytes))
         })?;
         let Some(sample) = sample else { return Ok(None) };
+        let mut fragments = cutter.all(sample.fragments)?;
+        client.fetch_all_elsewhere([&mut fragments])?;
         Ok(Some(Sample {
             primary: sample.primary,
             state: sample.state.into(),
             stage: sample.stage,
             attributes: sample.attributes,
-            fragments: cutter.all(sample.fragments)?,
+            fragments,
             sources: sample.sources,
             left_out: sample.left_out,
             event_fragments: sample.event_fragments,

@@ -1,10 +1,11 @@
 //! Putting fragments: one, or many in few frames.
 
 use crate::client::Client;
+use crate::cluster::ClusterClient;
 use crate::connection::Connection;
 use crate::retry::Failure;
 use forebay_core::{
-    AttributeSchema, Attributes, Call, Error, Key, Level, PutOptions, PutOutcome, Result, check_sent, crc32c,
+    AttributeSchema, Attributes, Call, Error, Key, Level, PutOptions, PutOutcome, Report, Result, check_sent, crc32c,
 };
 use forebay_wire::{WireOutcome, WirePut, WireReader};
 use std::ops::{Deref, DerefMut};
@@ -55,9 +56,15 @@ impl Client {
     }
 }
 
+/// Who commits a reservation.
+enum By {
+    Node(Client),
+    Cluster(ClusterClient),
+}
+
 /// Memory of the client for one fragment, filled in place and then committed. Dropping it gives it up.
 pub struct Reservation {
-    client: Client,
+    by: By,
     key: Key,
     bytes: Vec<u8>,
     status: u32,
@@ -65,6 +72,7 @@ pub struct Reservation {
     deadline: Option<Duration>,
     persisted: bool,
     level: Option<Level>,
+    report: Report,
 }
 
 impl Client {
@@ -78,21 +86,29 @@ impl Client {
         if length > most {
             return Err(Error::invalid(format!("a fragment of {length} bytes; the server takes {most} at once")));
         }
-        let &PutOptions { status, attributes, deadline, persisted, level } = options;
-        let (client, attributes, bytes) = (self.clone(), attributes.cloned(), vec![0; length]);
-        Ok(Reservation { client, key: *key, bytes, status, attributes, deadline, persisted, level })
+        let &PutOptions { status, attributes, deadline, persisted, level, report } = options;
+        let (by, attributes, bytes) = (By::Node(self.clone()), attributes.cloned(), vec![0; length]);
+        Ok(Reservation { by, key: *key, bytes, status, attributes, deadline, persisted, level, report })
     }
 }
 
 impl Reservation {
+    /// The same over the nodes of a cluster.
+    pub(crate) fn by(self, cluster: ClusterClient) -> Reservation {
+        Reservation { by: By::Cluster(cluster), ..self }
+    }
+
     /// Puts the fragment; the answers are those of [`Client::put`].
     ///
     /// # Errors
     /// As [`Client::put`].
     pub fn commit(self) -> Result<PutOutcome> {
-        let Reservation { status, deadline, persisted, level, .. } = self;
-        let options = PutOptions { status, attributes: self.attributes.as_ref(), deadline, persisted, level };
-        self.client.put(&self.key, &self.bytes, &options)
+        let Reservation { status, deadline, persisted, level, report, .. } = self;
+        let options = PutOptions { status, attributes: self.attributes.as_ref(), deadline, persisted, level, report };
+        match &self.by {
+            By::Node(client) => client.put(&self.key, &self.bytes, &options),
+            By::Cluster(cluster) => cluster.put(&self.key, &self.bytes, &options),
+        }
     }
 
     /// The same for bytes that came with a CRC-32C of their own, such as from a readout board.
@@ -135,6 +151,7 @@ pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Res
         deadline: options.deadline,
         persisted: options.persisted,
         level: options.level,
+        report: options.report,
     })
 }
 

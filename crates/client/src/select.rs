@@ -134,7 +134,11 @@ impl Client {
             let held = together.hold(Kept::new(self, primary, token, time), primary, token);
             cut_lease(held, lease, &mut cutter)
         };
-        answer.said.into_iter().map(hold).collect()
+        let mut leases: Vec<Lease> = answer.said.into_iter().map(hold).collect::<Result<_>>()?;
+        // Nobody works on them: another worker may reach what this one does not.
+        self.fetch_all_elsewhere(leases.iter_mut().map(|lease| &mut lease.fragments))
+            .inspect_err(|_| together.give_back())?;
+        Ok(leases)
     }
 
     /// Reads sources of an event under lease, for the holder of the token.
@@ -156,7 +160,9 @@ impl Client {
                 Ok((list, bytes))
             })
         })?;
-        Cutter::new(answer.payload).all(answer.said)
+        let mut fragments = Cutter::new(answer.payload).all(answer.said)?;
+        self.fetch_all_elsewhere([&mut fragments])?;
+        Ok(fragments)
     }
 
     /// Extends a lease by `duration` from now.

@@ -1,7 +1,7 @@
 //! Closing a run on every node, or on none.
 //!
 //! ```text
-//! every node: nothing left? from here on it takes nothing ─▶ all said so ─▶ every other node closes it ─▶ the home closes it
+//! every node: homes are told what is held ─▶ nothing left? from here on it takes nothing ─▶ all said so ─▶ every other node closes it ─▶ the home closes it
 //!                                     └ one did not: abandoned everywhere
 //! ```
 //!
@@ -12,14 +12,34 @@
 use crate::keyspace::Keyspace;
 use forebay_core::{Error, Kind, Result};
 use forebay_wire::Control;
+use std::sync::Arc;
 
 impl Keyspace {
+    /// Every node tells the homes of what it holds, and this one. What fails is said by the first half.
+    async fn have_held_told(self: &Arc<Keyspace>) {
+        let Ok((map, node)) = self.place() else { return };
+        if !self.has_tables() {
+            return;
+        }
+        let order = Control::TellHomes { node, epoch: map.epoch() };
+        let told = self.all_peers().into_iter().filter(|peer| peer.trouble().is_none()).map(|peer| {
+            let order = order.clone();
+            tokio::spawn(async move { peer.forwards.control(&order).await.map(drop) })
+        });
+        let told: Vec<_> = told.collect();
+        self.tell_homes().await;
+        for told in told {
+            let _ = told.await;
+        }
+    }
+
     /// The home's turn is held.
-    pub(crate) async fn close(&self, signed: &str, run: u64) -> Result<Vec<u8>> {
+    pub(crate) async fn close(self: &Arc<Keyspace>, signed: &str, run: u64) -> Result<Vec<u8>> {
         for peer in self.all_peers() {
             // What fails is said by the tries below.
             let _ = self.catch_up(&peer).await;
         }
+        self.have_held_told().await;
         self.here_as(signed, &Control::BeginClose { run }).await?;
         let begun = self.tell_all(signed, &Control::BeginClose { run }).await;
         // One that is closed already was told so by an earlier try.

@@ -1,5 +1,6 @@
 //! One keyspace on this node: its store, the other nodes, and the orders that go to them.
 
+use crate::held::ToHolder;
 use crate::orders::{Seen, carry_out, run_of};
 use forebay_client::AsyncClient;
 use forebay_core::map::{ClusterMap, KeyspaceMap, NodeState};
@@ -12,6 +13,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Makes the client of another node, whose calls end within this time.
 pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Result<AsyncClient> + Send + Sync>;
@@ -30,10 +32,11 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) client: AsyncClient,
     /// For what its own orders take time for.
-    forwards: AsyncClient,
+    pub(crate) forwards: AsyncClient,
     /// Held while an order is under way: orders arrive one after the other.
     pub(crate) turn: tokio::sync::Mutex<()>,
     standing: Mutex<Standing>,
+    pub(crate) held: ToHolder,
 }
 
 /// Whether a node has all orders.
@@ -56,6 +59,8 @@ pub(crate) struct Keyspace {
     seen: tokio::sync::Mutex<Seen>,
     /// Runs that puts wait for.
     pub(crate) wanted: Wanted,
+    /// Something is to be told about what is held here, or elsewhere.
+    pub(crate) stirred: Arc<Notify>,
     connect: Connect,
     /// Calls of the store are made at once: nothing waits in a simulator.
     at_once: bool,
@@ -70,6 +75,7 @@ impl Keyspace {
             peers: Mutex::default(),
             seen: tokio::sync::Mutex::default(),
             wanted: Wanted::default(),
+            stirred: Arc::default(),
             connect,
             at_once,
         }
@@ -83,7 +89,7 @@ impl Keyspace {
         self.store.adopted_map().ok_or_else(|| Error::internal("a node without a map"))
     }
 
-    fn placement<'a>(&self, map: &'a ClusterMap) -> Result<&'a KeyspaceMap> {
+    pub(crate) fn placement<'a>(&self, map: &'a ClusterMap) -> Result<&'a KeyspaceMap> {
         let name = &self.store.keyspace().name;
         map.keyspace(name).ok_or_else(|| Error::internal(format!("keyspace `{name}` is not in the map")))
     }
@@ -112,6 +118,7 @@ impl Keyspace {
                         is_away: false,
                         missed: 0,
                     }),
+                    held: ToHolder::default(),
                 };
                 place.insert(Arc::new(peer));
             }
@@ -190,7 +197,7 @@ impl Keyspace {
     }
 
     /// What a client asked this node for: its home does it.
-    pub(crate) async fn asked(&self, signed: &str, order: Control) -> Result<Vec<u8>> {
+    pub(crate) async fn asked(self: &Arc<Keyspace>, signed: &str, order: Control) -> Result<Vec<u8>> {
         let (run, (map, own)) = (run_of(&order)?, self.place()?);
         let home = self.home_of(run)?;
         if home == own {
@@ -232,7 +239,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of the call; `Fenced` where this node is not the home.
-    pub(crate) async fn as_home(&self, signed: &str, order: Control) -> Result<Vec<u8>> {
+    pub(crate) async fn as_home(self: &Arc<Keyspace>, signed: &str, order: Control) -> Result<Vec<u8>> {
         let (run, (map, own)) = (run_of(&order)?, self.place()?);
         let home = self.home_of(run)?;
         if home != own {

@@ -15,6 +15,7 @@
 
 mod catch_up;
 mod close;
+mod held;
 mod keyspace;
 mod node;
 mod orders;

@@ -5,7 +5,7 @@ use forebay_client::{AsyncClient, Options};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Error, Kind, Result, Signature};
 use forebay_server::{Answering, Orders};
-use forebay_store::{RunHome, Store};
+use forebay_store::{Departed, RunHome, Store};
 use forebay_wire::Control;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Node {
     /// Adopts a map in each store, and works on a thread of its own.
     ///
     /// # Errors
-    /// Those of [`Store::adopt_map`]; `Invalid` for a keyspace with several copies or tables, which this build does not keep;
+    /// Those of [`Store::adopt_map`]; `Invalid` for a keyspace with several copies, which this build does not keep;
     /// `Unavailable` where the system gives no thread.
     pub fn start(stores: Vec<Store>, map: &Arc<ClusterMap>, options: NodeOptions) -> Result<Arc<Node>> {
         let connected = |name: &str| -> Connect {
@@ -160,7 +160,8 @@ impl Node {
         let (asks, wanted) = mpsc::channel(WANTED_MAX);
         for (name, keyspace) in &self.inner.keyspaces {
             let (name, asks) = (name.clone(), asks.clone());
-            keyspace.store.set_run_home(Arc::new(Asker { name, asks, wanted: keyspace.wanted.clone() }));
+            let (wanted, stirred) = (keyspace.wanted.clone(), keyspace.stirred.clone());
+            keyspace.store.set_run_home(Arc::new(Asker { name, asks, wanted, stirred }));
         }
         wanted
     }
@@ -168,14 +169,14 @@ impl Node {
 
 fn can_keep(map: &ClusterMap, store: &Store) -> Result<()> {
     let name = &store.keyspace().name;
-    let several = map.keyspace(name).filter(|placement| placement.copies() > 1 || !placement.tables().is_empty());
-    match several {
-        None => Ok(()),
-        Some(_) => Err(Error::invalid(format!(
-            "keyspace `{name}` has several copies or a table in the map, which this build does not keep: give it `copies` 1 and no \
-             tables"
-        ))),
+    let Some(placement) = map.keyspace(name) else { return Ok(()) };
+    if placement.copies() > 1 || placement.tables().iter().any(forebay_core::map::Table::has_copies) {
+        return Err(Error::invalid(format!(
+            "keyspace `{name}` has several copies in the map, which this build does not keep: give it `copies` 1, and each \
+             source of a table one node"
+        )));
     }
+    Ok(())
 }
 
 fn keyspaces(
@@ -241,6 +242,27 @@ impl Inner {
                 keyspace.agree(node, epoch).await?;
                 Ok(b"null".to_vec())
             }
+            Control::TellHomes { node, epoch } => {
+                keyspace.agree(node, epoch).await?;
+                keyspace.tell_homes().await;
+                Ok(b"null".to_vec())
+            }
+            Control::CompareHeld { node, epoch } => {
+                keyspace.agree(node, epoch).await?;
+                let compare = move |store: &Store| {
+                    store.compare_held(node);
+                    Ok(())
+                };
+                keyspace.here(compare).await?;
+                Ok(b"null".to_vec())
+            }
+            Control::Depart { node, epoch, events, fragments } => {
+                keyspace.agree(node, epoch).await?;
+                let events = events.into_iter().map(Departed::Event);
+                let names: Vec<Departed> = events.chain(fragments.into_iter().map(Departed::Fragment)).collect();
+                keyspace.here(move |store| store.depart(&names)).await?;
+                Ok(b"null".to_vec())
+            }
             Control::Map => Ok(keyspace.place()?.0.to_json().into_bytes()),
             Control::Cluster => serde_json::to_vec(&keyspace.status()?)
                 .map_err(|error| Error::internal("a status cannot be written as JSON").with_source(error)),
@@ -250,6 +272,9 @@ impl Inner {
 
     /// Opens runs that events of this node are of, and keeps the others up.
     async fn work(self: Arc<Inner>, mut wanted: mpsc::Receiver<(String, u64)>) {
+        for keyspace in self.keyspaces.values() {
+            tokio::spawn(keyspace.clone().go_on_telling());
+        }
         let mut next = Instant::now();
         loop {
             tokio::select! {
@@ -303,9 +328,14 @@ struct Asker {
     name: String,
     asks: mpsc::Sender<(String, u64)>,
     wanted: Wanted,
+    stirred: Arc<Notify>,
 }
 
 impl RunHome for Asker {
+    fn stirred(&self) {
+        self.stirred.notify_one();
+    }
+
     fn wanted(&self, run: u64) -> Result<()> {
         let mut wanted = self.wanted.lock();
         wanted.retain(|_, refused| refused.as_ref().is_none_or(|(_, _, when)| when.elapsed() < REFUSED_FOR));

@@ -16,6 +16,19 @@ pub struct PutOptions<'a> {
     pub persisted: bool,
     /// Level to which the fragment goes; `None` takes that of its source's group.
     pub level: Option<Level>,
+    /// When the node that holds a fragment tells the home of its event, where that is another node.
+    pub report: Report,
+}
+
+/// When the home of an event hears of a fragment that another node holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Report {
+    /// At once, and whatever becomes of it is in the account.
+    #[default]
+    Prompt,
+    /// The holder asks later whether the home knows it, because a client tells the home itself. What the home knows already,
+    /// or has ended, is not counted again.
+    Later,
 }
 
 /// The outcome of a put.

@@ -14,6 +14,9 @@ pub enum Level {
     Hot,
     /// Capacity: containers on NVMe.
     Warm,
+    /// Another node of the cluster has the bytes, as the run's look-up table says; what is put or read here is an
+    /// [`crate::Elsewhere`].
+    Elsewhere,
 }
 
 /// Sources under a name: what a stage reads first, what a stream keeps, and where their fragments go by default.
@@ -176,7 +179,7 @@ fn hot() -> String {
 
 impl GroupFile {
     pub(crate) fn of(group: &SourceGroup, schema: &KeySchema) -> GroupFile {
-        let level = if group.level == Level::Hot { "hot" } else { "warm" };
+        let level = if group.level == Level::Warm { "warm" } else { "hot" };
         GroupFile { name: group.name.clone(), sources: source_texts(schema, &group.sources), level: level.to_owned() }
     }
 

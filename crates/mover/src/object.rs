@@ -10,7 +10,8 @@
 
 use bytes::{Bytes, BytesMut};
 use forebay_core::{
-    ClaimedEvent, Error, Event, KeySchema, Keyspace, LiveState, Primary, ReadFragment, Result, Source, Unit, crc32c,
+    ClaimedEvent, Error, Event, KeySchema, Keyspace, Level, LiveState, Primary, ReadFragment, Result, Source, Unit,
+    crc32c,
 };
 use forebay_dataset::storage::ALIGNED;
 use serde::{Deserialize, Serialize};
@@ -211,6 +212,12 @@ impl Builder {
         }
         let mut payload_bytes = 0;
         for fragment in &event.fragments {
+            if fragment.level() == Level::Elsewhere {
+                return Err(Error::unavailable(format!(
+                    "{}: another node of the cluster has its bytes: give the mover the address of this node's server",
+                    schema.text(fragment.key().as_bytes())
+                )));
+            }
             fragment.verify()?;
             meta.extend_from_slice(schema.rest_of(&fragment.key()));
             meta.extend_from_slice(&(fragment.len() as u32).to_le_bytes());

@@ -56,7 +56,11 @@ impl Fragment {
 
     /// The level that the bytes were read from.
     pub fn level(&self) -> Level {
-        if matches!(self.data, Data::Warm { .. }) { Level::Warm } else { Level::Hot }
+        match self.data {
+            _ if self.entry.flags.is_elsewhere() => Level::Elsewhere,
+            Data::Warm { .. } => Level::Warm,
+            Data::Pinned { .. } | Data::Owned(_) => Level::Hot,
+        }
     }
 
     /// The fragment's key.

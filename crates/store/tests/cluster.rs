@@ -332,7 +332,7 @@ fn a_member_keeps_fragments_that_its_home_counts() {
     assert_eq!(store.range(&Bounds::all(store.schema())).count(), 0);
     store.run_stop(1).unwrap();
     let message = refused(store.run_close(1), Kind::Unavailable);
-    assert!(message.contains("fragments of 4 events that have their home elsewhere"), "{message}");
+    assert!(message.contains("fragments of 4 events of which their homes may not know"), "{message}");
     // A reservation that is under way when the node leaves the slot is refused at its commit.
     store.run_open(2, &RunConfig::new(forebay_store::core::Completeness::Count(2), COMPLETE)).unwrap();
     let reservation = store.reserve(&key(2, 0, 0), 5, &PutOptions::default()).unwrap();

@@ -148,6 +148,31 @@ pub enum Control {
         /// Epoch of its map.
         epoch: u32,
     },
+    /// A node tells the homes of all that it holds for them. Answers null.
+    TellHomes {
+        /// Who asks for it.
+        node: u16,
+        /// Epoch of its map.
+        epoch: u32,
+    },
+    /// What another node led may have ended without a word: what is held for it is compared. Answers null.
+    CompareHeld {
+        /// The other node.
+        node: u16,
+        /// Epoch of its map.
+        epoch: u32,
+    },
+    /// What ended at its home ends where it is held. Answers null.
+    Depart {
+        /// The home.
+        node: u16,
+        /// Epoch of its map.
+        epoch: u32,
+        /// Events.
+        events: Vec<Primary>,
+        /// Fragments.
+        fragments: Vec<Key>,
+    },
     /// The first half of a close on all nodes: the run takes nothing until it is closed, or the close abandoned. Answers null.
     BeginClose {
         /// The run.
@@ -344,6 +369,9 @@ impl Control {
             Control::AsHome { .. }
             | Control::Order { .. }
             | Control::Learn { .. }
+            | Control::TellHomes { .. }
+            | Control::CompareHeld { .. }
+            | Control::Depart { .. }
             | Control::BeginClose { .. }
             | Control::AbandonClose { .. }
             | Control::HoldAs { .. } => Call::Order,

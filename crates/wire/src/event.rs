@@ -234,6 +234,8 @@ impl WireWriter {
             None => 0,
             Some(Level::Hot) => 1,
             Some(Level::Warm) => 2,
+            // No event is there: the reader says so.
+            Some(Level::Elsewhere) => 3,
         });
         self.u32(u32::try_from(request.n).unwrap_or(u32::MAX));
         let conditions = request.filter.conditions();

@@ -2,8 +2,8 @@
 
 use super::{WireReader, WireWriter};
 use forebay_core::{
-    AttributeSchema, Attributes, Error, Key, KeySchema, Kind, Level, Primary, Result, Shortage, Source, SourceSchema,
-    Sources, Token,
+    AttributeSchema, Attributes, Error, Key, KeySchema, Kind, Level, Primary, Report, Result, Shortage, Source,
+    SourceSchema, Sources, Token,
 };
 use std::time::Duration;
 
@@ -41,13 +41,18 @@ pub struct WirePut {
     pub persisted: bool,
     /// Level to which it goes; `None` takes that of its source's group.
     pub level: Option<Level>,
+    /// When its holder tells the home of its event.
+    pub report: Report,
 }
 
 const PERSISTED: u8 = 1;
 const DEADLINE: u8 = 2;
 const TO_HOT: u8 = 4;
 const TO_WARM: u8 = 8;
+/// Another node has the bytes.
+const ELSEWHERE: u8 = TO_HOT | TO_WARM;
 const ATTRIBUTES: u8 = 16;
+const REPORT_LATER: u8 = 32;
 
 /// Least bytes of a fragment of a put, in the meta.
 const PUT_BYTES_MIN: usize = 14;
@@ -66,11 +71,17 @@ impl WirePut {
             out.u32(put.checksum);
             out.u32(put.status);
             let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+            let level = match put.level {
+                None => 0,
+                Some(Level::Hot) => TO_HOT,
+                Some(Level::Warm) => TO_WARM,
+                Some(Level::Elsewhere) => ELSEWHERE,
+            };
             out.u8(bit(put.persisted, PERSISTED)
                 | bit(put.deadline.is_some(), DEADLINE)
-                | bit(put.level == Some(Level::Hot), TO_HOT)
-                | bit(put.level == Some(Level::Warm), TO_WARM)
-                | bit(put.attributes.is_some(), ATTRIBUTES));
+                | level
+                | bit(put.attributes.is_some(), ATTRIBUTES)
+                | bit(put.report == Report::Later, REPORT_LATER));
             if let Some(deadline) = put.deadline {
                 out.milliseconds(deadline)?;
             }
@@ -138,15 +149,16 @@ fn decode(
             0 => None,
             TO_HOT => Some(Level::Hot),
             TO_WARM => Some(Level::Warm),
-            _ => return Err(Error::corrupt("a put that goes to both levels")),
+            _ => Some(Level::Elsewhere),
         };
-        if flags > (PERSISTED | DEADLINE | TO_HOT | TO_WARM | ATTRIBUTES) {
+        if flags & !(PERSISTED | DEADLINE | ELSEWHERE | ATTRIBUTES | REPORT_LATER) != 0 {
             return Err(Error::corrupt("a put with flags that are not known here"));
         }
         let deadline = if flags & DEADLINE != 0 { Some(read.milliseconds()?) } else { None };
         let set = if flags & ATTRIBUTES != 0 { Some(read.attributes(attributes)?) } else { None };
         let persisted = flags & PERSISTED != 0;
-        puts.push(WirePut { key, length, checksum, status, attributes: set, deadline, persisted, level });
+        let report = if flags & REPORT_LATER != 0 { Report::Later } else { Report::Prompt };
+        puts.push(WirePut { key, length, checksum, status, attributes: set, deadline, persisted, level, report });
     }
     read.end()?;
     if bytes != u64::from(payload_bytes) {
@@ -210,7 +222,11 @@ impl WireWriter {
         self.u32(fragment.checksum);
         self.u32(fragment.status);
         self.u16(fragment.version);
-        self.u8(u8::from(fragment.level == Level::Warm));
+        self.u8(match fragment.level {
+            Level::Hot => 0,
+            Level::Warm => 1,
+            Level::Elsewhere => 2,
+        });
     }
 
     /// Appends fragments with their keys.
@@ -356,6 +372,7 @@ impl WireReader<'_> {
         let level = match self.u8()? {
             0 => Level::Hot,
             1 => Level::Warm,
+            2 => Level::Elsewhere,
             other => return Err(Error::corrupt(format!("level {other}, which there is not"))),
         };
         Ok(WireFragment { length, checksum, status, version, level })
@@ -422,6 +439,7 @@ mod tests {
             deadline: None,
             persisted: false,
             level: None,
+            report: Report::Prompt,
         }
     }
 
@@ -434,6 +452,8 @@ mod tests {
             WirePut { attributes: Some(attributes), deadline: Some(Duration::from_millis(1500)), ..put(&keyspace, 1) },
             WirePut { persisted: true, level: Some(Level::Warm), length: 0, ..put(&keyspace, 2) },
             WirePut { level: Some(Level::Hot), ..put(&keyspace, 3) },
+            WirePut { level: Some(Level::Elsewhere), ..put(&keyspace, 4) },
+            WirePut { report: Report::Later, ..put(&keyspace, 5) },
         ];
         let meta = WirePut::encode_all(&all, &keyspace.attributes).unwrap();
         let read = |payload| WirePut::decode_all(&meta, payload, &keyspace.schema, &keyspace.attributes);

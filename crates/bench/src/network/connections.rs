@@ -4,7 +4,7 @@ use super::Measurement;
 use super::moving::{client, end_run};
 use super::peer::Peer;
 use crate::Result;
-use forebay_core::{Call, crc32c};
+use forebay_core::{Call, Report, crc32c};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WirePut};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -75,6 +75,7 @@ fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f6
                     deadline: None,
                     persisted: false,
                     level: None,
+                    report: Report::Prompt,
                 };
                 let meta = WirePut::encode_all(&[put], &client.keyspace().attributes)?;
                 let mut head = FrameHead::new(Call::Put, FrameFlags::REQUEST, number).with(&meta, BYTES as u32);

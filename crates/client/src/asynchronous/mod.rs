@@ -235,7 +235,7 @@ impl AsyncClient {
 
     fn cutter(&self, payload: Vec<u8>, bytes: u64) -> Result<Cutter> {
         if payload.len() as u64 == bytes {
-            return Ok(Cutter::new(self.inner.buffers.of(payload)));
+            return Ok(Cutter::of_one_node(self.inner.buffers.of(payload)));
         }
         Err(Error::corrupt("an answer with another number of bytes than it says"))
     }

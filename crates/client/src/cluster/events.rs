@@ -3,14 +3,17 @@
 use super::{ClusterClient, may_be_elsewhere};
 use crate::fragment::{Event, Fragment};
 use crate::put::Reservation;
+use crate::put::too_few;
 use forebay_core::{
-    Attributes, Bounds, Error, EventInfo, Key, Kind, OpenEvent, Primary, PutOptions, PutOutcome, Released, Result,
-    Sources, Token, Why,
+    Attributes, Bounds, Elsewhere, Error, EventInfo, Key, Kind, Level, OpenEvent, Primary, PutOptions, PutOutcome,
+    Released, Report, Result, Sources, Token, Why, crc32c,
 };
 use std::collections::BTreeMap;
 
 /// Bytes from which on the parts of a put go to their nodes beside each other.
 const BESIDE_BYTES: usize = 64 << 10;
+/// Fragments from which on their homes are told beside each other.
+const BESIDE_FRAGMENTS: usize = 128;
 
 macro_rules! at_home {
     ($($(#[$doc:meta])* $name:ident($first:ident: $of:ty $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
@@ -47,10 +50,6 @@ impl Names for Primary {
 }
 
 at_home! {
-    /// Puts a fragment.
-    put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> PutOutcome;
-    /// Memory of the client for a fragment.
-    reserve(key: &Key, length: usize, options: &PutOptions<'_>) -> Reservation;
     /// The fragment of a key; `None` if there is none.
     get(key: &Key) -> Option<Fragment>;
     /// A new version of a fragment.
@@ -82,41 +81,124 @@ impl ClusterClient {
         name.primary_bytes(self.schema().primary_bytes())
     }
 
-    /// Puts many fragments, with one request to each of their homes; outcomes in the same order.
+    /// Puts a fragment. Where a look-up table gives its bytes to another node than its home, they go there first, and then its home
+    /// is told: the answer is the home's.
     ///
     /// # Errors
-    /// None for the call: those of single fragments are in their outcomes, also where a home does not answer.
-    pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        let mut outcomes: Vec<Option<Result<PutOutcome>>> = puts.iter().map(|_| None).collect();
-        let parts = self.by_home(puts, |put| self.name_of(&put.0));
-        let put = |(home, places): (u16, Vec<usize>)| {
-            let part: Vec<_> = places.iter().map(|&at| puts[at]).collect();
-            let answer = self.node(home).and_then(|client| client.put_many(&part));
-            (places, answer)
-        };
-        let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
-        for (places, answer) in beside(parts, bytes >= BESIDE_BYTES, put) {
-            match answer {
-                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| outcomes[at] = Some(outcome)),
-                Err(error) => {
-                    places.into_iter().for_each(|at| outcomes[at] = Some(Err(error.again())));
-                }
+    /// As [`crate::Client::put`]; `Unavailable` where the fragment's node does not answer; `OutcomeUnknown` where the home of
+    /// bytes that another node has taken does not: that node tells it.
+    pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
+        if self.placed().keyspace.tables().is_empty() {
+            let answer = self.at_home(self.name_of(key), |client| client.put(key, value, options));
+            // A table that the client has just learnt of may say more.
+            if !answer.as_ref().is_err_and(may_be_elsewhere) || self.placed().keyspace.tables().is_empty() {
+                return answer;
             }
         }
-        let fewer = || Err(Error::corrupt("an answer has fewer outcomes than there were puts"));
-        let mut outcomes: Vec<_> = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(fewer)).collect();
+        self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?
+    }
+
+    /// Memory of the client for a fragment.
+    ///
+    /// # Errors
+    /// As [`crate::Client::reserve`].
+    pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
+        let reservation = self.node(self.route(key).0)?.reserve(key, length, options)?;
+        Ok(reservation.by(self.clone()))
+    }
+
+    /// Puts many fragments, with one request to each of their nodes; outcomes in the same order.
+    ///
+    /// # Errors
+    /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
+    pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        let routes: Vec<(u16, u16)> = puts.iter().map(|put| self.route(&put.0)).collect();
+        let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
+        let to_holder = |at: usize| -> (Key, &[u8], PutOptions<'_>) {
+            let (key, value, options) = puts[at];
+            let is_apart = routes[at].0 != routes[at].1;
+            (key, value, PutOptions { report: if is_apart { Report::Later } else { options.report }, ..options })
+        };
+        let mut outcomes: Vec<Result<PutOutcome>> = puts.iter().map(|_| Err(too_few())).collect();
+        let all = (0..puts.len()).map(|at| (at, routes[at].0));
+        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, |at, outcome| outcomes[at] = outcome);
+        // What a holder has, its home is told: eight bytes of each.
+        let held = |at: usize, outcomes: &[Result<PutOutcome>]| routes[at].0 != routes[at].1 && outcomes[at].is_ok();
+        let told: Vec<(usize, [u8; Elsewhere::BYTES])> = (0..puts.len())
+            .filter(|&at| held(at, &outcomes))
+            .map(|at| {
+                let value = puts[at].1;
+                // A holder takes no longer ones.
+                (at, Elsewhere { length: value.len() as u32, checksum: crc32c(value) }.to_bytes())
+            })
+            .collect();
+        if !told.is_empty() {
+            let to_home = |place: usize| -> (Key, &[u8], PutOptions<'_>) {
+                let (at, ref away) = told[place];
+                let options = PutOptions { level: Some(Level::Elsewhere), ..puts[at].2 };
+                (puts[at].0, away, options)
+            };
+            let homes = told.iter().enumerate().map(|(place, (at, _))| (place, routes[*at].1));
+            self.put_parts(homes, told.len() >= BESIDE_FRAGMENTS, to_home, |place, of_home| {
+                let (at, _) = told[place];
+                outcomes[at] = match (&outcomes[at], of_home) {
+                    // One of both has it newly: the holder told its home before this did, or had it from a put that nobody answered.
+                    (Ok(PutOutcome::Stored), Ok(PutOutcome::Duplicate)) => Ok(PutOutcome::Stored),
+                    (_, of_home) => of_home,
+                };
+            });
+        }
         let elsewhere = |outcome: &Result<PutOutcome>| outcome.as_ref().is_err_and(may_be_elsewhere);
         let left: Vec<usize> = (0..puts.len()).filter(|&at| elsewhere(&outcomes[at])).collect();
-        let before: Vec<u16> = left.iter().map(|&at| self.home(self.name_of(&puts[at].0))).collect();
         if !left.is_empty() && self.learn() {
-            // Those that have another home by the later map go there.
-            let moved = left.into_iter().zip(before);
-            let moved: Vec<usize> =
-                moved.filter(|&(at, home)| self.home(self.name_of(&puts[at].0)) != home).map(|(at, _)| at).collect();
+            // Those that have another place by the later map go there.
+            let moved: Vec<usize> = left.into_iter().filter(|&at| self.route(&puts[at].0) != routes[at]).collect();
             let again: Vec<_> = moved.iter().map(|&at| puts[at]).collect();
             moved.into_iter().zip(self.put_many(&again)?).for_each(|(at, outcome)| outcomes[at] = outcome);
         }
+        for (at, _) in told {
+            if let Err(error) = &outcomes[at]
+                && !matches!(error.kind(), Kind::Closed | Kind::Conflict | Kind::Invalid)
+            {
+                let (holder, home) = routes[at];
+                let what = format!(
+                    "node {holder} has the bytes and tells their home, node {home}, which does not take them now: {}",
+                    error.message()
+                );
+                outcomes[at] = Err(Error::new(Kind::OutcomeUnknown, what).with_source(error.again()));
+            }
+        }
         Ok(outcomes)
+    }
+
+    /// The node that gets the bytes of a fragment, and its home.
+    fn route(&self, key: &Key) -> (u16, u16) {
+        let placed = self.placed();
+        let home = placed.home(self.schema(), self.name_of(key));
+        (placed.holder(self.schema(), key).unwrap_or(home), home)
+    }
+
+    /// Puts to several nodes, given by place and node.
+    fn put_parts<'a>(
+        &self,
+        places: impl Iterator<Item = (usize, u16)>,
+        is_worth_it: bool,
+        put: impl Fn(usize) -> (Key, &'a [u8], PutOptions<'a>) + Sync,
+        mut seen: impl FnMut(usize, Result<PutOutcome>),
+    ) {
+        let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        places.for_each(|(at, node)| parts.entry(node).or_default().push(at));
+        let put = |(node, places): (u16, Vec<usize>)| {
+            let part: Vec<_> = places.iter().map(|&at| put(at)).collect();
+            let answer = self.node(node).and_then(|client| client.put_many(&part));
+            (places, answer)
+        };
+        for (places, answer) in beside(parts, is_worth_it, put) {
+            match answer {
+                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome)),
+                Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()))),
+            }
+        }
     }
 
     /// The fragments of several keys, with one request to each of their homes; in the order of the keys.
@@ -143,6 +225,50 @@ impl ClusterClient {
             }
         }
         Ok(found)
+    }
+
+    /// Fragments as the nodes have them that hold them, by the look-up tables; `None` where a node has not what it should.
+    ///
+    /// # Errors
+    /// `Unavailable` where a holder does not answer, with its name, or no table says who has it.
+    pub(crate) fn held(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
+        if keys.iter().any(|key| self.holder(key).is_none()) {
+            self.learn();
+        }
+        let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            let holder = self.holder(key).ok_or_else(|| {
+                let name = self.schema().text(key.as_bytes());
+                Error::unavailable(format!("{name}: another node has its bytes, and no look-up table says which"))
+            })?;
+            parts.entry(holder).or_default().push(at);
+        }
+        let get = |(holder, places): (u16, Vec<usize>)| -> Result<_> {
+            let client = self.node(holder)?;
+            let part: Vec<Key> = places.iter().map(|&at| keys[at]).collect();
+            let found = match client.get_many_here(&part) {
+                // Of one of them it has nothing.
+                Err(error) if error.kind() == Kind::Fenced => {
+                    let one = |key: &Key| match client.get_many_here(std::slice::from_ref(key)) {
+                        Err(error) if error.kind() == Kind::Fenced => Ok(None),
+                        found => found.map(|mut found| found.pop().flatten()),
+                    };
+                    part.iter().map(one).collect::<Result<Vec<_>>>()
+                }
+                found => found,
+            };
+            let found = found.map_err(|error| {
+                let what = format!("node {holder}, which has the bytes: {}", error.message());
+                Error::new(error.kind(), what).with_source(error)
+            })?;
+            Ok((places, found))
+        };
+        let mut all: Vec<Option<Fragment>> = keys.iter().map(|_| None).collect();
+        for part in beside(parts, true, get) {
+            let (places, found) = part?;
+            places.into_iter().zip(found).for_each(|(at, one)| all[at] = one);
+        }
+        Ok(all)
     }
 
     /// Places of things by the homes of their events.

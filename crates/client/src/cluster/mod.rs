@@ -27,12 +27,12 @@ use crate::objects::Producer;
 use crate::options::Options;
 use crate::select::Kept;
 use forebay_core::map::{ClusterMap, KeyspaceMap, Node, NodeState};
-use forebay_core::{Error, KeySchema, Keyspace, Kind, Result};
+use forebay_core::{Error, Key, KeySchema, Keyspace, Kind, Result};
 use forebay_wire::Control;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A keyspace on the nodes of a cluster: a cheap handle, cloned freely, used from any number of threads.
@@ -41,7 +41,7 @@ pub struct ClusterClient {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     keyspace: Keyspace,
     options: Options,
     placed: RwLock<Arc<Placed>>,
@@ -71,6 +71,15 @@ impl Placed {
             true => self.keyspace.home(schema.run_of(primary), primary),
             false => self.nodes().next().map_or(0, |node| node.id),
         }
+    }
+
+    /// The node that has the bytes of a fragment, where its run has a look-up table with its source.
+    fn holder(&self, schema: &KeySchema, key: &Key) -> Option<u16> {
+        if self.keyspace.tables().is_empty() || key.as_bytes().len() < schema.primary_bytes() {
+            return None;
+        }
+        let table = self.keyspace.table_for(schema.run_of(key.as_bytes()))?;
+        table.holders(&schema.values(key.as_bytes())[schema.primary_len()..])?.first().copied()
     }
 
     /// The nodes that may have something.
@@ -113,6 +122,14 @@ impl ClusterClient {
         let options = Options { keyspace: keyspace.name.clone(), ..options };
         let (clients, turn) = (Mutex::default(), AtomicUsize::new(0));
         Ok(ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn }) })
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<Inner> {
+        Arc::downgrade(&self.inner)
+    }
+
+    pub(crate) fn of_inner(inner: Arc<Inner>) -> ClusterClient {
+        ClusterClient { inner }
     }
 
     /// The keyspace.
@@ -163,7 +180,10 @@ impl ClusterClient {
         for address in &node.at {
             // Without the lock: a node that does not answer must not keep calls from the others.
             match Client::connect(address, self.inner.options.clone()) {
-                Ok(client) => return Ok(self.inner.clients.lock().entry(id).or_insert(client).clone()),
+                Ok(client) => {
+                    client.inner.cluster.is_within(self);
+                    return Ok(self.inner.clients.lock().entry(id).or_insert(client).clone());
+                }
                 Err(error) => reasons.push(error.message().to_owned()),
             }
         }
@@ -173,6 +193,11 @@ impl ClusterClient {
     /// The home of an event, by the map that the client has.
     fn home(&self, primary: &[u8]) -> u16 {
         self.placed().home(self.schema(), primary)
+    }
+
+    /// The node that has the bytes of a fragment, by the look-up table of its run.
+    pub(crate) fn holder(&self, key: &Key) -> Option<u16> {
+        self.placed().holder(self.schema(), key)
     }
 
     /// Makes a call about one event at its home; once more where that is another one by a later map.

@@ -37,6 +37,16 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new() -> Cluster {
+        Cluster::with(&[])
+    }
+
+    /// Source 0 of all events is on node 1, and source 1 on node 2, wherever their homes are.
+    pub(crate) fn with_table() -> Cluster {
+        let sources = vec![("0".to_owned(), vec![1]), ("1".to_owned(), vec![2])];
+        Cluster::with(&[Change::Table { keyspace: "events".into(), from_run: 0, sources }])
+    }
+
+    fn with(changes: &[Change]) -> Cluster {
         let dir = TempDir::new();
         let stores: Vec<Store> = (1..=NODES)
             .map(|id| Store::create(&dir.path().join(format!("n{id}")), &keyspace(), config()).unwrap())
@@ -51,6 +61,7 @@ impl Cluster {
         });
         let change = Change::Keyspace { name: "events".into(), copies: 1, copies_min: 1, block: 6 };
         let map = ClusterMap::new(Hex128(0xF0), nodes.collect()).unwrap().next_map(&change).unwrap();
+        let map = changes.iter().fold(map, |map, change| map.next_map(change).unwrap());
         drop(stores);
         let mut cluster = Cluster { dir, map: Arc::new(map), members: (0..NODES).map(|_| None).collect() };
         (1..=NODES).for_each(|id| cluster.start(id));

@@ -72,6 +72,11 @@ impl Table {
         self.from_run
     }
 
+    /// Whether a source has two holders.
+    pub fn has_copies(&self) -> bool {
+        self.rows.iter().any(|row| row.nodes.len() > 1)
+    }
+
     /// The holders of a source by its values; `None` where the table has no such source.
     pub fn holders(&self, source: &[u64]) -> Option<&[u16]> {
         let (&last, lead) = source.split_last()?;

@@ -71,16 +71,23 @@ impl EntryFlags {
     /// A fragment that a worker wrote with its verdict; counts once the verdict is recorded. Its `status` are the low
     /// bits of the token's counter.
     pub const RESULT: EntryFlags = EntryFlags(16);
-    const KNOWN: u16 = 31;
+    /// A fragment whose bytes another node has: the payload is an [`forebay_core::Elsewhere`].
+    pub const ELSEWHERE: EntryFlags = EntryFlags(32);
+    const KNOWN: u16 = 63;
 
     /// Whether all its bits have a meaning here.
     pub fn is_known(self) -> bool {
         self.0 & !EntryFlags::KNOWN == 0
     }
 
+    /// Whether another node has the bytes.
+    pub fn is_elsewhere(self) -> bool {
+        self.0 & EntryFlags::ELSEWHERE.0 != 0
+    }
+
     /// Whether the record is a fragment of its event, however it came.
     pub fn is_fragment(self) -> bool {
-        self.0 & !(EntryFlags::LATE.0 | EntryFlags::RESULT.0) == 0
+        self.0 & !(EntryFlags::LATE.0 | EntryFlags::RESULT.0 | EntryFlags::ELSEWHERE.0) == 0
     }
 }
 

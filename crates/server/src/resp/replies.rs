@@ -9,6 +9,7 @@
 //! pins a bounded amount of the store (`connection.rs` stops at the window).
 
 use super::pool;
+use forebay_core::{Level, ReadFragment};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Deref;
@@ -51,6 +52,17 @@ impl<F> Default for Replies<F> {
             large_unsent: 0,
             sent: 0,
             three: false,
+        }
+    }
+}
+
+impl<F: ReadFragment> Replies<F> {
+    /// A fragment's bytes; an error in their place where another node of the cluster has them.
+    #[inline]
+    pub(super) fn fragment(&mut self, fragment: F) {
+        match fragment.level() {
+            Level::Elsewhere => self.error("FENCED another node has these bytes: read with a client of the cluster"),
+            Level::Hot | Level::Warm => self.payload(fragment),
         }
     }
 }
@@ -245,9 +257,9 @@ impl<F: Deref<Target = [u8]>> Replies<F> {
         }
     }
 
-    /// A fragment's bytes.
+    /// Bytes, in place if they are many.
     #[inline]
-    pub(super) fn fragment(&mut self, fragment: F) {
+    fn payload(&mut self, fragment: F) {
         if fragment.len() < IN_PLACE_BYTES_MIN {
             return self.bulk(&fragment);
         }

@@ -233,6 +233,9 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
         Control::AsHome { .. }
         | Control::Order { .. }
         | Control::Learn { .. }
+        | Control::TellHomes { .. }
+        | Control::CompareHeld { .. }
+        | Control::Depart { .. }
         | Control::BeginClose { .. }
         | Control::AbandonClose { .. }
         | Control::HoldAs { .. }

@@ -137,5 +137,6 @@ fn options(put: &WirePut) -> PutOptions<'_> {
         deadline: put.deadline,
         persisted: put.persisted,
         level: put.level,
+        report: put.report,
     }
 }

@@ -1,6 +1,6 @@
 //! A client that sends what a test wants.
 
-use forebay_core::{Call, Error, GetAny, Key, Keyspace, PutOutcome, Result, crc32c};
+use forebay_core::{Call, Error, GetAny, Key, Keyspace, PutOutcome, Report, Result, crc32c};
 use forebay_wire::{
     FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WireLease, WireOutcome, WirePut, WireReader, WireWriter,
 };
@@ -216,6 +216,7 @@ pub(crate) fn put(keyspace: &Keyspace, all: &[(Key, &[u8], Option<Duration>)]) -
         deadline: *deadline,
         persisted: false,
         level: None,
+        report: Report::Prompt,
     };
     let puts: Vec<WirePut> = all.iter().map(wire).collect();
     let payload = all.iter().flat_map(|(_, value, _)| value.iter().copied()).collect();

@@ -2,7 +2,7 @@
 
 use crate::raw::{Raw, frame};
 use crate::scene::until;
-use forebay_core::{Call, Kind, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, crc32c};
+use forebay_core::{Call, Kind, Report, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, crc32c};
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Limits, Server, ServerConfig};
 use forebay_wire::{Control, FrameKind, WirePut, WireWindow};
@@ -149,6 +149,7 @@ fn frames_for_events_are_refused_one_by_one() {
         deadline: Some(Duration::from_secs(1)),
         persisted: false,
         level: None,
+        report: Report::Prompt,
     };
     let meta = WirePut::encode_all(&[put], &Default::default()).unwrap();
     raw.write(&frame(Call::Put, 99, &meta, b"x"));
@@ -175,6 +176,7 @@ fn bytes_that_are_not_as_sent_are_no_fragment() {
             deadline: None,
             persisted: false,
             level: None,
+            report: Report::Prompt,
         };
         for (checksum, is_good) in [(1, false), (crc32c(&value), true)] {
             let meta = WirePut::encode_all(&[put(checksum)], &Default::default()).unwrap();

@@ -28,8 +28,8 @@ impl Store {
     /// as after an opening.
     ///
     /// # Errors
-    /// `Invalid` for a map that may not follow the present one, that does not admit this store or has not its keyspace, or, as
-    /// the first one, that places a run elsewhere that has begun here; `Fenced` for an earlier epoch; `Conflict` for another map of
+    /// `Invalid` for a map that may not follow the present one, that does not admit this store or has not its keyspace, that has a
+    /// look-up table where the store has a warm level, or, as the first one, that places a run elsewhere that has begun here; `Fenced` for an earlier epoch; `Conflict` for another map of
     /// the same epoch; `Unavailable` or `Corrupt` where it is not known whether it is durable: to be tried again; `Closed`.
     pub fn adopt_map(&self, map: &Arc<ClusterMap>) -> Result<Succession> {
         self.engine().adopt_map(map)
@@ -66,6 +66,13 @@ impl Engine {
         let present = self.life.seat.lock().clone();
         let holding = map_file::holding(&self.life.superblock.lock());
         let seat = Arc::new(Seat::new(map.clone(), &self.keyspace.name, holding)?);
+        if self.placement.level.is_some() && !seat.keyspace().tables().is_empty() {
+            return Err(Error::invalid(format!(
+                "the map has a look-up table for keyspace `{}`, and this store has a warm level, where what other nodes hold \
+                 cannot go: open it without containers",
+                self.keyspace.name
+            )));
+        }
         {
             let runs = self.runs.known.lock();
             let last = runs.iter().map(|known| known.run).max().unwrap_or(0);
@@ -135,7 +142,8 @@ impl Engine {
             let home = self.role(shard, shard.events.primary(event).as_bytes()) == Role::Home;
             match shard.events[event].state {
                 State::Live(state) if !home => {
-                    shard.events.demote(event);
+                    let home = self.home_of(shard, shard.events.primary(event).as_bytes());
+                    shard.events.demote(event, home);
                     if state == LiveState::Leased {
                         self.events.lease_ends();
                     }

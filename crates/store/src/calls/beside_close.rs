@@ -1,6 +1,6 @@
 //! Calls that meet the close of their store at the worst moment, staged through the lock of their cell.
 
-use super::put::Claim;
+use super::put::{Claim, Size};
 use crate::{Config, PutOptions, Store};
 use forebay_core::{Bounds, Keyspace, Kind};
 use forebay_testkit::media::SimMedium;
@@ -19,7 +19,7 @@ fn a_put_lets_go_of_its_record_after_it_has_the_lock() {
     let engine = store.engine();
     let key = store.schema().key(&[1, 1, 0]).unwrap();
     engine.open_unknown_run(1).unwrap();
-    let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, 100, &PutOptions::default()) else {
+    let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, Size::of(100), &PutOptions::default()) else {
         panic!("the key is free");
     };
     let cell = engine.shards.cell_of(&key.as_bytes()[..store.schema().primary_bytes()]);
@@ -70,7 +70,7 @@ fn a_close_that_a_call_outlasts_says_so() {
     let engine = store.engine();
     let key = store.schema().key(&[1, 1, 0]).unwrap();
     engine.open_unknown_run(1).unwrap();
-    let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, 100, &PutOptions::default()) else {
+    let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, Size::of(100), &PutOptions::default()) else {
         panic!("the key is free");
     };
     let error = store.close().unwrap_err();

@@ -1,6 +1,7 @@
 //! A put of a key that is taken: the same bytes are a duplicate and succeed; others are a conflict, and are kept within a
 //! quota for a person to look at.
 
+use super::put::Size;
 use crate::engine::{Engine, closed};
 use crate::events::IncidentKind;
 use crate::placement::{Kept, RecordHead};
@@ -14,7 +15,13 @@ use std::sync::atomic::Ordering;
 impl Engine {
     /// There is a fragment: the same bytes are a duplicate, others a conflict.
     #[cold]
-    pub(crate) fn compare(&self, key: &Key, location: Location, value: &[u8]) -> Result<PutOutcome> {
+    pub(crate) fn compare(
+        &self,
+        key: &Key,
+        location: Location,
+        (value, size): (&[u8], Size),
+        is_asked: bool,
+    ) -> Result<PutOutcome> {
         // By length and checksum, not byte by byte: of a record on the warm level only its entry is read.
         let stored = self.entry_of(location);
         self.unpin(location);
@@ -25,7 +32,10 @@ impl Engine {
         let crc = checksum(value);
         let same = stored.length as usize == value.len() && stored.payload_crc == crc;
         let primary = self.keyspace.schema.primary_of(key);
-        let offered = Tally::fragment(value.len() as u64);
+        if same && is_asked {
+            return Ok(PutOutcome::Duplicate);
+        }
+        let offered = Tally::fragment(u64::from(size.counted));
         let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
@@ -46,11 +56,13 @@ impl Engine {
             return Ok(PutOutcome::Duplicate);
         }
         shard.events.runs[run as usize].sources.of(self.keyspace.schema.rest_of(key)).conflicts += 1;
-        self.note_incident(&mut shard, key, IncidentKind::Conflict, value.len() as u32);
+        self.note_incident(&mut shard, key, IncidentKind::Conflict, size.counted);
         // A producer that repeats the same wrong bytes must not use the quota up.
         let known = shard.places.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
         drop(shard);
-        let kept = known || self.keep_conflict(key, value);
+        // What says that another node has the bytes is of no use to a person.
+        let is_here = size.counted as usize == value.len();
+        let kept = known || is_here && self.keep_conflict(key, value);
         Err(Error::conflict(format!(
             "{}: {} bytes (checksum {crc:08x}) differ from the {} (checksum {:08x}) that are there; the new ones are {}",
             self.keyspace.schema.text(key.as_bytes()),

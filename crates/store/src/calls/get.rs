@@ -26,11 +26,14 @@ impl Store {
             if shard.closed {
                 return Err(crate::engine::closed());
             }
-            let Some(event) = engine.find(&shard, primary)? else { return Ok(None) };
-            let Ok((_, word)) = shard.events.slot(event, rest) else { return Ok(None) };
-            if !word.is_present() {
-                return Ok(None);
-            }
+            let found = match engine.find_held(&shard, primary, rest) {
+                Some(word) => Some(word),
+                None => match engine.find(&shard, primary)? {
+                    Some(event) => shard.events.slot(event, rest).ok().map(|(_, word)| word),
+                    None => None,
+                },
+            };
+            let Some(word) = found.filter(|word| word.is_present()) else { return Ok(None) };
             // Under the lock that shows it live: after it the segment could be reclaimed and filled with something else.
             engine.pin(word.location());
             word.location()

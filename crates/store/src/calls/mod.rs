@@ -11,6 +11,7 @@ mod conflict;
 mod debug;
 mod get;
 mod hold;
+mod holder;
 mod inspect;
 mod mask;
 mod prefetch;
@@ -33,6 +34,7 @@ mod waits;
 mod why;
 
 pub use account::Watch;
+pub use holder::{Departed, Departures, HeldPart};
 pub use producers::Producer;
 pub use range::Range;
 pub use reserve::Reservation;

@@ -19,11 +19,27 @@ use crate::shards::{Shard, ShardGuard};
 use crate::{PutOptions, PutOutcome, Reservation, Store};
 use forebay_core::map::Role;
 use forebay_core::mutants::is_planted;
-use forebay_core::{Error, Key, Kind, LiveState, Result, Tally, check_sent_as};
+use forebay_core::{Elsewhere, Error, Key, Kind, Level, LiveState, Report, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, Place, checksum, will_copy};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// Bytes of a put.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    /// Of the record.
+    here: u32,
+    /// Of the fragment, which the account counts: more than its record has, where another node has the bytes.
+    pub(crate) counted: u32,
+}
+
+impl Size {
+    /// Of a fragment whose bytes are put.
+    pub(crate) fn of(length: u32) -> Size {
+        Size { here: length, counted: length }
+    }
+}
 
 /// A key that is taken by a record in flight.
 pub(crate) struct Claimed {
@@ -32,28 +48,30 @@ pub(crate) struct Claimed {
     pub(crate) place: Place,
     pub(crate) length: u32,
     pub(crate) version: u16,
+    /// Bytes that the account counts.
+    counted: u32,
     status: u32,
-    /// The event was ready before it.
-    late: bool,
-    /// A new version of a worker's result.
-    result: bool,
+    /// Late, a result, elsewhere.
+    flags: EntryFlags,
+    /// When the home of its event hears of it.
+    report: Report,
 }
 
 impl Claimed {
     /// The version after an entry, of which the fragment keeps its producer's status, and what it is: late, a result.
     pub(crate) fn version(of: &Entry, word: Word, event: u32, place: Place, length: u32, version: u16) -> Claimed {
-        let (late, result) = (word.is_late(), word.is_result());
-        Claimed { key: of.key, event, place, length, version, status: of.status, late, result }
-    }
-
-    /// The head of its record.
-    pub(crate) fn head(&self) -> RecordHead {
-        let flags = match (self.result, self.late) {
+        let flags = match (word.is_result(), word.is_late()) {
             (true, _) => EntryFlags::RESULT,
             (false, true) => EntryFlags::LATE,
             (false, false) => EntryFlags::FRAGMENT,
         };
-        RecordHead { key: self.key, status: self.status, version: self.version, flags }
+        let report = Report::default();
+        Claimed { key: of.key, event, place, length, version, counted: length, status: of.status, flags, report }
+    }
+
+    /// The head of its record.
+    pub(crate) fn head(&self) -> RecordHead {
+        RecordHead { key: self.key, status: self.status, version: self.version, flags: self.flags }
     }
 }
 
@@ -81,6 +99,11 @@ const RUN_OPENS: Duration = Duration::from_secs(2);
 /// A claim, or why it must be tried again.
 type Tried = std::result::Result<Claim, Again>;
 
+/// Whether the holder of a fragment asks if its home knows it: what it knows, or has ended, is not counted again.
+fn is_asked(options: &PutOptions<'_>) -> bool {
+    options.level == Some(Level::Elsewhere) && options.report == Report::Later
+}
+
 /// Lack of space for attributes is waited for like that for payload; other errors are final.
 fn full_or(error: Error, class: Class) -> Result<Tried> {
     if error.kind() == Kind::Full { Ok(Err(Again::NoSpace(class))) } else { Err(error) }
@@ -96,12 +119,12 @@ impl Store {
     #[inline]
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
         let engine = self.engine();
-        let length = engine.check_put(key, value.len())?;
+        let size = engine.check_offer(key, value, options)?;
         engine.check_persisted(options)?;
         // Before the lock: the bytes come to the cache while the event is looked up.
         will_copy(value);
-        let claim = engine.claim(key, length, options)?;
-        engine.put_claimed(claim, key, value, options, None)
+        let claim = engine.claim(key, size, options)?;
+        engine.put_claimed(claim, key, (value, size), options, None)
     }
 
     /// [`Store::put`] of bytes that came with a CRC-32C, where nothing must be waited for; `None` where it would wait: then
@@ -117,14 +140,14 @@ impl Store {
         checksum: Option<u32>,
     ) -> Result<Option<PutOutcome>> {
         let engine = self.engine();
-        let length = engine.check_put(key, value.len())?;
+        let size = engine.check_offer(key, value, options)?;
         engine.check_persisted(options)?;
         if options.persisted {
             return Ok(None);
         }
         will_copy(value);
-        let Some(claim) = engine.claim_at_once(key, length, options)? else { return Ok(None) };
-        engine.put_claimed(claim, key, value, options, checksum).map(Some)
+        let Some(claim) = engine.claim_at_once(key, size, options)? else { return Ok(None) };
+        engine.put_claimed(claim, key, (value, size), options, checksum).map(Some)
     }
 
     /// Puts many fragments; outcomes in the same order.
@@ -141,9 +164,8 @@ impl Store {
     /// As [`Store::put`]; a key that is taken is only answered at commit, when there are bytes to compare.
     pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
         let engine = self.engine();
-        let wanted = engine.check_put(key, length)?;
-        engine.check_persisted(options)?;
-        let claim = engine.claim(key, wanted, options)?;
+        let size = engine.check_reserved(key, length, options)?;
+        let claim = engine.claim(key, size, options)?;
         Ok(self.reservation(claim, key, length, options))
     }
 
@@ -154,9 +176,8 @@ impl Store {
     /// As [`Store::reserve`].
     pub fn try_reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Option<Reservation>> {
         let engine = self.engine();
-        let wanted = engine.check_put(key, length)?;
-        engine.check_persisted(options)?;
-        let claim = engine.claim_at_once(key, wanted, options)?;
+        let size = engine.check_reserved(key, length, options)?;
+        let claim = engine.claim_at_once(key, size, options)?;
         Ok(claim.map(|claim| self.reservation(claim, key, length, options)))
     }
 }
@@ -194,13 +215,37 @@ impl Engine {
         )))
     }
 
+    /// A put as it is offered: of what another node has, the account counts the bytes there.
+    #[inline]
+    fn check_offer(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<Size> {
+        let here = self.check_put(key, value.len())?;
+        if options.level != Some(Level::Elsewhere) {
+            return Ok(Size::of(here));
+        }
+        let away = Elsewhere::from_bytes(value).ok_or_else(|| {
+            Error::invalid(format!(
+                "{here} bytes that say of no fragment that another node has it: give {}",
+                Elsewhere::BYTES
+            ))
+        })?;
+        Ok(Size { here, counted: self.check_put(key, away.length as usize)? })
+    }
+
+    fn check_reserved(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Size> {
+        if options.level == Some(Level::Elsewhere) {
+            return Err(Error::invalid("what another node has is put, and not filled in place"));
+        }
+        self.check_persisted(options)?;
+        self.check_put(key, length).map(Size::of)
+    }
+
     /// Carries out a claim: the bytes are copied and published, or compared with those that are there.
     #[inline]
     fn put_claimed(
         &self,
         claim: Claim,
         key: &Key,
-        value: &[u8],
+        (value, size): (&[u8], Size),
         options: &PutOptions<'_>,
         sent_as: Option<u32>,
     ) -> Result<PutOutcome> {
@@ -217,7 +262,7 @@ impl Engine {
                 if sent_as.is_some() {
                     check(checksum(value)).inspect_err(|_| self.unpin(location))?;
                 }
-                self.compare(key, location, value)?
+                self.compare(key, location, (value, size), is_asked(options))?
             }
             Claim::Late => return Ok(PutOutcome::Late),
         };
@@ -229,24 +274,24 @@ impl Engine {
 
     /// A claim, waited for to the deadline.
     #[inline]
-    fn claim(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Claim> {
-        match self.try_claim(key, length, options)? {
+    fn claim(&self, key: &Key, size: Size, options: &PutOptions<'_>) -> Result<Claim> {
+        match self.try_claim(key, size, options)? {
             Ok(claim) => Ok(claim),
-            Err(again) => self.claim_slowly(key, length, options, again),
+            Err(again) => self.claim_slowly(key, size, options, again),
         }
     }
 
     /// A claim without waiting; `None` where one must wait.
     #[inline]
-    fn claim_at_once(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Option<Claim>> {
-        let claim = match self.try_claim(key, length, options)? {
+    fn claim_at_once(&self, key: &Key, size: Size, options: &PutOptions<'_>) -> Result<Option<Claim>> {
+        let claim = match self.try_claim(key, size, options)? {
             Ok(claim) => claim,
             // Opening a run waits for no device here: the ticket is for puts that ask to be persisted.
             Err(Again::UnknownRun(run)) => {
                 if !self.open_unknown_run(run)? {
                     return Ok(None);
                 }
-                let Ok(claim) = self.try_claim(key, length, options)? else { return Ok(None) };
+                let Ok(claim) = self.try_claim(key, size, options)? else { return Ok(None) };
                 claim
             }
             Err(_) => return Ok(None),
@@ -263,7 +308,7 @@ impl Engine {
 
     /// Waits for what the first try lacked, to the deadline.
     #[cold]
-    fn claim_slowly(&self, key: &Key, length: u32, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
+    fn claim_slowly(&self, key: &Key, size: Size, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
         let since = self.timer().now();
         let deadline = self.deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
         let mut again = again;
@@ -285,16 +330,16 @@ impl Engine {
                     self.placement.hot.close_idle_cursors();
                     self.relieve_log();
                     if !self.wait_for_space(class, deadline) {
-                        return Err(self.refuse_full(key, length));
+                        return Err(self.refuse_full(key, size, options));
                     }
                 }
             }
-            again = match self.try_claim(key, length, options)? {
+            again = match self.try_claim(key, size, options)? {
                 Ok(claim) => return Ok(claim),
                 Err(next) => next,
             };
             if matches!(again, Again::NoSpace(_)) && self.timer().now() >= deadline {
-                return Err(self.refuse_full(key, length));
+                return Err(self.refuse_full(key, size, options));
             }
         }
     }
@@ -328,11 +373,13 @@ impl Engine {
     }
 
     #[cold]
-    fn refuse_full(&self, key: &Key, length: u32) -> Error {
+    fn refuse_full(&self, key: &Key, Size { counted: length, .. }: Size, options: &PutOptions<'_>) -> Error {
         let primary = self.keyspace.schema.primary_of(key);
         let run = self.keyspace.schema.run_of(key.as_bytes());
         let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
-        if let Some(run) = shard.events.run_index(run).filter(|_| self.books(&shard, key)) {
+        // What another node has is not refused: that node tells of it again.
+        let books = options.level != Some(Level::Elsewhere) && self.books(&shard, key);
+        if let Some(run) = shard.events.run_index(run).filter(|_| books) {
             let ledger = &mut shard.events.runs[run as usize].ledger;
             ledger.offered += Tally::fragment(u64::from(length));
             ledger.refused += Tally::fragment(u64::from(length));
@@ -354,20 +401,24 @@ impl Engine {
 
     /// One try, under the event's lock. The outer result is final.
     #[inline]
-    pub(super) fn try_claim(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Tried> {
+    pub(super) fn try_claim(&self, key: &Key, size: Size, options: &PutOptions<'_>) -> Result<Tried> {
         let primary = &key.as_bytes()[..self.keyspace.schema.primary_bytes()];
         let shard = self.shards.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
+        self.check_holder(&shard, key, options)?;
         match shard.events.find(primary) {
             Some(event) if shard.events[event].state != State::Foreign => {
-                self.try_claim_in(shard, event, key, length, options)
+                self.try_claim_in(shard, event, key, size, options)
             }
             found => match (self.role(&shard, primary), found) {
-                (Role::None, _) => Err(self.elsewhere(&shard, primary)),
-                (_, Some(event)) => self.try_claim_in(shard, event, key, length, options),
-                (role, None) => self.try_claim_new(shard, role, key, length, options),
+                // That another node has it is said to its home; its bytes go to their holder, whoever leads the event.
+                (Role::None, _) if options.level == Some(Level::Elsewhere) || !self.is_held_here(&shard, key) => {
+                    Err(self.elsewhere(&shard, primary))
+                }
+                (_, Some(event)) => self.try_claim_in(shard, event, key, size, options),
+                (role, None) => self.try_claim_new(shard, role, key, size, options),
             },
         }
     }
@@ -379,7 +430,7 @@ impl Engine {
         mut shard: ShardGuard<'_>,
         event: u32,
         key: &Key,
-        length: u32,
+        size: Size,
         options: &PutOptions<'_>,
     ) -> Result<Tried> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
@@ -389,8 +440,9 @@ impl Engine {
         if known.is_closing() {
             return Ok(Err(Again::Closing(known.run)));
         }
-        if known.is_over() {
-            return Err(self.refuse_run(&mut shard, run, key, length));
+        let (is_over, is_asked) = (known.is_over(), is_asked(options));
+        if is_over && !is_asked {
+            return Err(self.refuse_run(&mut shard, run, key, size.counted));
         }
         // The key before the state of the event: a duplicate of what was stored is a success, however late it comes.
         let slot = match shard.events.slot(event, rest) {
@@ -402,8 +454,10 @@ impl Engine {
             Ok(_) => None,
             Err(slot) => (!self.is_removed_elsewhere(key.as_bytes())).then_some(slot),
         };
-        let (Some(slot), true) = (slot, shard.events[event].waits()) else {
-            self.book_late(&mut shard, run, key, length, IncidentKind::LateLeased);
+        let (Some(slot), true) = (slot, shard.events[event].waits() && !is_over) else {
+            if !is_asked {
+                self.book_late(&mut shard, run, key, size.counted, IncidentKind::LateLeased);
+            }
             return Ok(Ok(Claim::Late));
         };
         if !shard.events.has_room(event) {
@@ -414,19 +468,19 @@ impl Engine {
             )));
         }
         // More of the space is for events that exist: only with their last fragments can they be decided and go.
-        let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
+        let Some(place) = self.placement.hot.reserve_place(Class::Existing, size.here) else {
             return Ok(Err(Again::NoSpace(Class::Existing)));
         };
         if let Some(attributes) = options.attributes
             && let Err(error) = self.attach(&mut shard, event, attributes, true)
         {
             drop(shard);
-            self.void(&place, *key, length);
+            self.void(&place, *key, size.here);
             return full_or(error, Class::Existing);
         }
         // It gets a fragment on the hot level: an event that was far is near from now on.
         let was_far = shard.events[event].is(Flag::ListedFar);
-        let claimed = self.take_slot(&mut shard, (event, slot), key, place, (length, options.status));
+        let claimed = self.take_slot(&mut shard, (event, slot), key, place, (size, options));
         if was_far {
             self.shards.cell_of(primary).publish_ready(&shard);
         }
@@ -440,7 +494,7 @@ impl Engine {
         mut shard: ShardGuard<'_>,
         role: Role,
         key: &Key,
-        length: u32,
+        size: Size,
         options: &PutOptions<'_>,
     ) -> Result<Tried> {
         let primary = &key.as_bytes()[..self.keyspace.schema.primary_bytes()];
@@ -459,23 +513,30 @@ impl Engine {
             self.is_decided(known, primary) && !is_planted("decided-forgotten")
                 || self.is_removed_elsewhere(key.as_bytes())
         };
-        if !known.is_over() && takes_no_more() {
-            self.book_late(&mut shard, run as usize, key, length, IncidentKind::LateDecided);
+        let refused = known.is_over() || !known.state.takes_events();
+        if is_asked(options) && (refused || takes_no_more()) {
             return Ok(Ok(Claim::Late));
         }
-        if known.is_over() || !known.state.takes_events() {
-            return Err(self.refuse_run(&mut shard, run as usize, key, length));
+        if !known.is_over() && takes_no_more() {
+            self.book_late(&mut shard, run as usize, key, size.counted, IncidentKind::LateDecided);
+            return Ok(Ok(Claim::Late));
+        }
+        if refused {
+            return Err(self.refuse_run(&mut shard, run as usize, key, size.counted));
         }
         if !self.placement.hot.admits(Class::NewEvent) {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
         }
-        let Some(place) = self.placement.hot.reserve_place(Class::NewEvent, length) else {
+        let Some(place) = self.placement.hot.reserve_place(Class::NewEvent, size.here) else {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
         };
         // After the place: an event without one would have to be withdrawn again whenever the store is full.
         let event = match role {
             Role::Home => shard.events.create(primary, run, self.now_ns()),
-            Role::Member | Role::None => shard.events.create_foreign(primary, run, self.now_ns()),
+            Role::Member | Role::None => {
+                let home = self.home_of(&shard, primary);
+                shard.events.create_foreign(primary, run, self.now_ns(), home)
+            }
         };
         self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
         self.opened(&shard, event);
@@ -484,10 +545,10 @@ impl Engine {
         {
             self.withdraw_unborn(&mut shard, event);
             drop(shard);
-            self.void(&place, *key, length);
+            self.void(&place, *key, size.here);
             return full_or(error, Class::NewEvent);
         }
-        let claimed = self.take_slot(&mut shard, (event, 0), key, place, (length, options.status));
+        let claimed = self.take_slot(&mut shard, (event, 0), key, place, (size, options));
         Ok(Ok(Claim::Claimed(claimed)))
     }
 
@@ -499,17 +560,26 @@ impl Engine {
         (event, slot): (u32, usize),
         key: &Key,
         place: Place,
-        (length, status): (u32, u32),
+        (size, options): (Size, &PutOptions<'_>),
     ) -> Claimed {
         debug_assert!(shard.events[event].waits(), "only an event that waits takes another fragment");
         // Noted when the key is claimed: whether it came in time is a matter of when it came, not of how long its copy took.
         let late = shard.events[event].state == State::Live(LiveState::Ready);
         let rest = self.keyspace.schema.rest_of(key);
-        shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
+        let word = Word::of(place.location).of_fragment(late, size.counted);
+        shard.insert_slot(event, slot, rest, word.pending());
         // Keeps the event's number from being used again until this record reports, no matter what becomes of the event.
         shard.events[event].pending += 1;
         let version = self.first_version(shard, event, key);
-        Claimed { key: *key, event, place, length, version, status, late, result: false }
+        if shard.events[event].state == State::Foreign {
+            // Before it is here: a run that is closed meanwhile would not count it.
+            shard.events.is_to_be_told(event, Report::Later);
+        }
+        let late = if late { EntryFlags::LATE.0 } else { 0 };
+        let elsewhere = if options.level == Some(Level::Elsewhere) { EntryFlags::ELSEWHERE.0 } else { 0 };
+        let flags = EntryFlags(late | elsewhere);
+        let &PutOptions { status, report, .. } = options;
+        Claimed { key: *key, event, place, length: size.here, counted: size.counted, version, status, flags, report }
     }
 
     /// The run takes nothing more, or no new events: the fragment is offered and refused.
@@ -590,14 +660,16 @@ impl Engine {
         let event = claimed.event;
         // Found by its number, not by its key: the event may have been decided, and is kept for this record.
         let run = shard.events[event].run as usize;
-        let offered = Tally::fragment(u64::from(claimed.length));
+        let offered = Tally::fragment(u64::from(claimed.counted));
         let state = shard.events[event].state;
         // The map may have changed while the bytes were copied: what is published is published under the present one.
-        let fenced = state == State::Foreign && self.role(&shard, primary) == Role::None;
+        let fenced = state == State::Foreign
+            && self.role(&shard, primary) == Role::None
+            && !self.is_held_here(&shard, &claimed.key);
         if shard.closed || fenced || !shard.events[event].waits() {
             let is_closed = shard.closed;
             if !is_closed && !fenced {
-                self.book_late(&mut shard, run, &claimed.key, claimed.length, IncidentKind::LateLeased);
+                self.book_late(&mut shard, run, &claimed.key, claimed.counted, IncidentKind::LateLeased);
             }
             // The slot goes: the fragment was never visible, and was not removed by anybody.
             shard.events.remove_slot(event, rest);
@@ -624,9 +696,12 @@ impl Engine {
         }
         debug_assert!(shard.events.slot(event, rest).is_ok(), "a claimed key keeps its slot");
         let complete = shard.events[event].is(Flag::Complete);
-        shard.events.arrived(event, (primary, rest), claimed.length);
+        shard.events.arrived(event, (primary, rest), claimed.counted);
         shard.events[event].pending -= 1;
-        if claimed.late {
+        if state == State::Foreign {
+            shard.events.is_to_be_told(event, claimed.report);
+        }
+        if claimed.flags.0 & EntryFlags::LATE.0 != 0 {
             shard.events.runs[run].sources.of(rest).late += 1;
         }
         // Also one that was in flight when its event became ready may complete it, except for the masked.
@@ -649,8 +724,11 @@ impl Engine {
             self.events.waiting.notify();
         }
         if let Some(arrivals) = &self.config.arrivals {
-            let Claimed { key, length, status, .. } = *claimed;
-            arrivals.arrived(&Arrival { key, length, checksum: crc, status });
+            let Claimed { key, counted, status, .. } = *claimed;
+            arrivals.arrived(&Arrival { key, length: counted, checksum: crc, status });
+        }
+        if state == State::Foreign && claimed.report == Report::Prompt {
+            self.stir();
         }
         Ok(PutOutcome::Stored)
     }

@@ -1,6 +1,7 @@
 //! Taking data out by hand: one fragment, one event, a range. A removal is a decision: durable before it is answered,
 //! never undone by recovery, and what is removed stays closed.
 
+use super::holder::Departed;
 use crate::Store;
 use crate::calls::range::Walk;
 use crate::engine::{Engine, closed};
@@ -175,9 +176,8 @@ impl Engine {
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|(_, ticket)| Some(ticket));
         }
         let location = word.location();
-        let length = known
-            .filter(|_| location.is_warm())
-            .map_or_else(|| self.placement.hot.length_of(location), |(_, length)| length);
+        let known = known.filter(|_| location.is_warm()).map(|(_, length)| length);
+        let length = known.unwrap_or_else(|| self.counted_at(location));
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks are
         // beside another fragment before this one goes.
         if decided {
@@ -202,6 +202,8 @@ impl Engine {
             },
         )?;
         shard.leave_custody(event);
+        let run = self.keyspace.schema.run_of(primary);
+        self.note_departure(&mut shard, run, |_| Departed::Fragment(*key));
         // The slot stays, closed, as long as the event lives: a late repeat of the put is answered `Late`.
         shard.events.remove_slot_for_good(event, slot);
         let tally = Tally::fragment(u64::from(length));
@@ -221,8 +223,7 @@ impl Engine {
         self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
         drop(shard);
         // After the record: a mark without it would be a fragment that is gone without a reason.
-        self.end_record(location, length);
-        self.placement.hot.region.fence();
+        self.finish(&vec![word.place()]);
         Ok(Some(ticket))
     }
 }

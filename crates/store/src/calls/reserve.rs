@@ -5,7 +5,7 @@
 
 use super::put::{Claim, Claimed};
 use crate::{PutOptions, PutOutcome, Store};
-use forebay_core::{Error, Key, Level, Result, check_sent_as};
+use forebay_core::{Error, Key, Level, Report, Result, check_sent_as};
 use forebay_media::hot::checksum;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
@@ -16,6 +16,7 @@ pub struct Reservation {
     backing: Option<Backing>,
     /// Whether it is to be persisted, and the level that it goes to.
     down: (bool, Option<Level>),
+    report: Report,
 }
 
 enum Backing {
@@ -35,7 +36,7 @@ impl Reservation {
             store.holder.reservations.fetch_add(1, Ordering::Relaxed);
         }
         let down = (options.persisted, options.level);
-        Reservation { store: store.clone(), backing: Some(backing), down }
+        Reservation { store: store.clone(), backing: Some(backing), down, report: options.report }
     }
 
     /// Whether its commit waits for a device, or for the bytes that are there to be read.
@@ -84,7 +85,8 @@ impl Reservation {
             }
             Some(Backing::Scratch { bytes, key, status }) => {
                 let (persisted, level) = self.down;
-                self.store.put(&key, &bytes, &PutOptions { status, persisted, level, ..PutOptions::default() })
+                let report = self.report;
+                self.store.put(&key, &bytes, &PutOptions { status, persisted, level, report, ..PutOptions::default() })
             }
             None => Err(Error::internal("reservation without memory")),
         }

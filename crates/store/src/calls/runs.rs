@@ -169,13 +169,13 @@ impl Engine {
             return Err(closed());
         }
         let mut ledger = Ledger::default();
-        let (mut in_flight, mut foreign) = (false, 0);
+        let (mut in_flight, mut untold) = (false, 0);
         for shard in &shards {
             if let Some(index) = shard.events.run_index(run) {
                 let of_run = &shard.events.runs[index as usize];
                 ledger.add(&of_run.ledger);
                 in_flight |= of_run.open.len() > 0;
-                foreign += of_run.foreign;
+                untold += of_run.untold;
             }
         }
         for state in [LiveState::Open, LiveState::Ready, LiveState::Leased] {
@@ -194,9 +194,9 @@ impl Engine {
         if in_flight {
             return Err(Error::unavailable(format!("run {run}: fragments are in flight")));
         }
-        if foreign > 0 {
+        if untold > 0 {
             return Err(Error::unavailable(format!(
-                "run {run}: this node keeps fragments of {foreign} events that have their home elsewhere"
+                "run {run}: this node has fragments of {untold} events of which their homes may not know"
             )));
         }
         if let Some(imbalance) = ledger.imbalance() {

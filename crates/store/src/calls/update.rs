@@ -240,6 +240,9 @@ impl Engine {
             None => self.placement.hot.read_entry(location),
         };
         let entry = entry.ok_or_else(|| Error::corrupt(format!("{}: its entry does not verify", text())))?;
+        if entry.flags.is_elsewhere() {
+            return Err(Error::invalid(format!("{}: another node has its bytes, which are not updated", text())));
+        }
         // Later ones may have gone with the hot level: the next one is above those as well.
         let last = shard.places.superseded.get(key).map_or(0, |ended| ended.version).max(entry.version);
         let version =

@@ -20,6 +20,7 @@ mod life;
 
 use life::Life;
 
+use crate::calls::Departed;
 use crate::config::Config;
 use crate::decisions::Decisions;
 use crate::events::{DecidedForm, Ended, Events, Flag, Form, Recent, Run, RunPlan, Shape};
@@ -254,9 +255,20 @@ impl Engine {
 
     /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
     pub(crate) fn end(&self, shard: &mut Shard, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
+        let run = shard.events.runs[shard.events[event].run as usize].run;
+        self.note_departure(shard, run, |shard| Departed::Event(shard.events.primary(event)));
+        self.take_out(shard, event, |shard| shard.end(event, kind, group, ended));
+    }
+
+    /// Takes a foreign event out for good, as [`Engine::end`].
+    pub(crate) fn end_foreign(&self, shard: &mut Shard, event: u32, ended: &mut Ended) {
+        self.take_out(shard, event, |shard| shard.end_foreign(event, ended));
+    }
+
+    fn take_out(&self, shard: &mut Shard, event: u32, take: impl FnOnce(&mut Shard)) {
         let before = shard.events.removed_slots;
         let reserved = !shard.events[event].is(Flag::Far);
-        shard.end(event, kind, group, ended);
+        take(shard);
         // Reserves are given back under the lock, after the record: until then they are what its slot is taken from.
         let removed = before - shard.events.removed_slots;
         let all_removed = self.placement.hot.removed.fetch_sub(removed, Ordering::Relaxed);

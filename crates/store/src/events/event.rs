@@ -38,7 +38,8 @@ pub(crate) struct Event {
     pub(crate) bytes: u64,
     pub(crate) previous: u32,
     pub(crate) next: u32,
-    /// The number of its lease while it is leased; of an accepted event the number of its output (`decisions/outputs.rs`).
+    /// The number of its lease while it is leased; of an accepted event the number of its output (`decisions/outputs.rs`); of a
+    /// foreign one its home.
     link: u32,
     pub(crate) run: u16,
     /// Fragments that can be read.
@@ -147,7 +148,7 @@ pub(crate) const RULE_OWN: u8 = u8::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Flag {
-    /// The ledger counts it as an event.
+    /// The ledger counts it as an event. Of a foreign one: its home knows all that is here.
     Counted = 1,
     /// It has every source that it waits for.
     Complete = 2,
@@ -155,7 +156,7 @@ pub(crate) enum Flag {
     Announced = 4,
     /// It is in the list of those held back from delivery.
     Held = 8,
-    /// The ledger counts it as complete or incomplete.
+    /// The ledger counts it as complete or incomplete. Of a foreign one: its home is told at once of what it does not know.
     Booked = 16,
     /// It is complete although it lacks sources: they are masked.
     LacksMasked = 32,
@@ -208,6 +209,16 @@ impl Event {
     pub(crate) fn set_output(&mut self, output: u32) {
         debug_assert!(self.state != State::Live(LiveState::Leased), "a leased event has no output");
         self.link = output;
+    }
+
+    /// The node that leads it, of a foreign event.
+    pub(crate) fn home(&self) -> u16 {
+        debug_assert_eq!(self.state, State::Foreign, "only a foreign event names its home");
+        self.link as u16
+    }
+
+    pub(super) fn set_home(&mut self, home: Option<u16>) {
+        self.link = home.map_or(NIL, u32::from);
     }
 
     /// Grants of this stage that have not ended well, with the one under way.

@@ -7,12 +7,14 @@
 //!            another node leads it: demote      out of lists, leases and the account
 //! ```
 //!
-//! *Invariants*: nothing of a foreign event is in the ledger, in a list or under a lease; an event that was demoted and is
-//! promoted again is what recovery makes of the same records (tests/cluster.rs).
+//! *Invariants*: nothing of a foreign event is in the ledger, in a list of events that wait, or under a lease; an event that was
+//! demoted and is promoted again is what recovery makes of the same records (tests/cluster.rs); a foreign event is in a list of
+//! those to be told exactly while its home may not know all that is here (`is_told`, asserted).
 
 use super::event::{Flag, State};
-use super::shard::ShardEvents;
-use forebay_core::{LiveState, Tally};
+use super::list::List;
+use super::shard::{Ended, ShardEvents};
+use forebay_core::{LiveState, Report, Tally};
 
 /// Where an event had gone before its home became another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(crate) enum Kept {
 
 impl ShardEvents {
     /// Another node leads the event's slot: its lease is void, and the account counts it no more.
-    pub(crate) fn demote(&mut self, event: u32) {
+    pub(crate) fn demote(&mut self, event: u32, home: u16) {
         let State::Live(state) = self.slab[event].state else { return };
         let kept = match state {
             LiveState::Accepted => Some(Kept::Accepted(self.slab[event].output())),
@@ -56,10 +58,109 @@ impl ShardEvents {
         leaf.clear(Flag::Counted);
         leaf.clear(Flag::Booked);
         leaf.state = State::Foreign;
-        run.foreign += 1;
+        self.enter_foreign(event, home);
         if let Some(kept) = kept {
             self.lists.foreign.insert(event, kept);
         }
+    }
+
+    /// An event is foreign from now on: what its home knows of it is still to be found out.
+    pub(super) fn enter_foreign(&mut self, event: u32, home: u16) {
+        self.slab[event].set_home(Some(home));
+        self.list_untold(event, Report::Later);
+    }
+
+    /// An event is foreign no more.
+    pub(super) fn leave_foreign(&mut self, event: u32) {
+        if !self.is_told(event) {
+            self.unlist_untold(event);
+        }
+        let leaf = &mut self.slab[event];
+        leaf.clear(Flag::Counted);
+        leaf.clear(Flag::Booked);
+        leaf.set_home(None);
+    }
+
+    /// Whether the home of a foreign event knows all of it that is here.
+    pub(crate) fn is_told(&self, event: u32) -> bool {
+        self.slab[event].is(Flag::Counted)
+    }
+
+    fn list_untold(&mut self, event: u32, report: Report) {
+        let prompt = report == Report::Prompt;
+        let leaf = &mut self.slab[event];
+        leaf.clear(Flag::Counted);
+        if prompt {
+            leaf.set(Flag::Booked);
+        }
+        let key = (leaf.home(), prompt);
+        self.runs[leaf.run as usize].untold += 1;
+        self.lists.untold.entry(key).or_insert_with(List::new).push_back(&mut self.slab, event);
+    }
+
+    fn unlist_untold(&mut self, event: u32) {
+        let leaf = &mut self.slab[event];
+        debug_assert!(!leaf.is(Flag::Counted), "what its home knows is in no list");
+        let key = (leaf.home(), leaf.is(Flag::Booked));
+        leaf.clear(Flag::Booked);
+        self.lists.known_at_home.remove(&event);
+        self.runs[leaf.run as usize].untold -= 1;
+        if let Some(list) = self.lists.untold.get_mut(&key) {
+            list.unlink(&mut self.slab, event);
+        }
+    }
+
+    /// Something of a foreign event is, or will be, here that its home may not know.
+    pub(crate) fn is_to_be_told(&mut self, event: u32, report: Report) {
+        if self.is_told(event) {
+            self.list_untold(event, report);
+            let known: Vec<u8> = self.fragments(event, |_| true).flat_map(|(rest, _)| rest).copied().collect();
+            if !known.is_empty() {
+                self.lists.known_at_home.insert(event, known);
+            }
+        } else if report == Report::Prompt && !self.slab[event].is(Flag::Booked) {
+            let known = self.lists.known_at_home.remove(&event);
+            self.unlist_untold(event);
+            self.list_untold(event, report);
+            self.lists.known_at_home.extend(known.map(|known| (event, known)));
+        }
+    }
+
+    /// All that is here of a foreign event is to be told, also what its home knew.
+    pub(crate) fn is_to_be_compared(&mut self, event: u32) {
+        if self.is_told(event) {
+            self.list_untold(event, Report::Later);
+        }
+        self.lists.known_at_home.remove(&event);
+    }
+
+    /// Whether the home of a foreign event, of which it may not know all, knows this fragment.
+    pub(crate) fn is_known_at_home(&self, event: u32, rest: &[u8]) -> bool {
+        let known = self.lists.known_at_home.get(&event);
+        known.is_some_and(|known| known.chunks(rest.len().max(1)).any(|known| known == rest))
+    }
+
+    /// The home of a foreign event knows all of it that is here.
+    pub(crate) fn set_told(&mut self, event: u32) {
+        if !self.is_told(event) {
+            self.unlist_untold(event);
+            self.slab[event].set(Flag::Counted);
+        }
+    }
+
+    /// Foreign events of a home that are to be told, oldest first.
+    pub(crate) fn untold(&self, home: u16, report: Report) -> impl Iterator<Item = u32> + '_ {
+        let list = self.lists.untold.get(&(home, report == Report::Prompt));
+        std::iter::successors(list.and_then(List::first), |&event| List::after(&self.slab, event))
+    }
+
+    /// Takes a foreign event out for good: its home has ended it. Its records' locations go to `ended`.
+    pub(crate) fn end_foreign(&mut self, event: u32, ended: &mut Ended) {
+        debug_assert_eq!(self.slab[event].state, State::Foreign, "an event that is live here is decided here");
+        self.leave_foreign(event);
+        self.lists.foreign.remove(&event);
+        let primary = self.primary(event);
+        self.take_out(event, primary.as_bytes(), ended);
     }
 
     /// This node leads the event's slot: the account counts it, and it is open. Answers where it had gone before. As after
@@ -67,11 +168,11 @@ impl ShardEvents {
     pub(crate) fn promote(&mut self, event: u32, now_ns: u64) -> Option<Kept> {
         debug_assert_eq!(self.slab[event].state, State::Foreign, "only a foreign event is promoted");
         let seen = (0..self.slots(event)).any(|slot| !self.shape.form.word_of(self.table(event), slot).is_pending());
+        self.leave_foreign(event);
         let leaf = &mut self.slab[event];
         leaf.state = State::Live(LiveState::Open);
         leaf.arrival_ns = now_ns;
         let run = &mut self.runs[leaf.run as usize];
-        run.foreign -= 1;
         if seen {
             leaf.set(Flag::Counted);
             let tally = Tally { events: 1, fragments: u64::from(leaf.present), bytes: leaf.bytes };

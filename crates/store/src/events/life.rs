@@ -54,8 +54,8 @@ impl ShardEvents {
         };
         leaf.arrived += u16::from(rule.counts(key.1));
         let State::Live(state) = leaf.state else {
-            // Booked where its home is.
-            run.keep(leaf, key, length);
+            // Booked where its home is, its source too.
+            leaf.keep(length);
             return;
         };
         // Most fragments leave their event waiting for more: nothing else is looked at for those.
@@ -392,7 +392,13 @@ impl ShardEvents {
                 );
             }
         }
-        self.leave(event, primary.as_bytes());
+        self.take_out(event, primary.as_bytes(), ended);
+    }
+
+    /// Takes an event out that is booked nowhere any more. Its records' locations go to `ended`; records in flight keep the leaf until
+    /// they report.
+    pub(super) fn take_out(&mut self, event: u32, primary: &[u8], ended: &mut Ended) {
+        self.leave(event, primary);
         let table = self.table(event);
         // Collected for the caller, who marks them without the lock: nobody finds them any more.
         let mut removed = 0;
@@ -440,7 +446,7 @@ impl ShardEvents {
         let leaf = &self.slab[event];
         debug_assert!(leaf.present == 0 && !leaf.is(Flag::Counted), "something of event {event} was acknowledged");
         match self.slab[event].state {
-            State::Foreign => self.runs[self.slab[event].run as usize].foreign -= 1,
+            State::Foreign => self.leave_foreign(event),
             _ => self.unlink(event, LiveState::Open),
         }
         let primary = self.primary(event);
@@ -603,19 +609,19 @@ impl Run {
         if first && leaf.is(Flag::Announced) {
             self.ledger.awaited = self.ledger.awaited.wrapping_sub(1);
         }
-        self.keep(leaf, (primary, rest), length);
-    }
-
-    /// A fragment of one of its events can be read; `sources` says what came to this node.
-    #[inline]
-    fn keep(&mut self, leaf: &mut Event, (primary, rest): (&[u8], &[u8]), length: u32) {
-        leaf.present += 1;
-        leaf.bytes += u64::from(length);
+        leaf.keep(length);
         self.sources.arrived(rest, length, primary);
     }
 }
 
 impl Event {
+    /// A fragment of it can be read.
+    #[inline]
+    fn keep(&mut self, length: u32) {
+        self.present += 1;
+        self.bytes += u64::from(length);
+    }
+
     /// Whether it takes fragments: it waits in the store for more, or for a worker, or its home is another node.
     #[inline]
     pub(crate) fn waits(&self) -> bool {

@@ -169,8 +169,8 @@ pub(crate) struct Run {
     pub(crate) stopped_ns: u64,
     /// Events that still wait, oldest first.
     pub(crate) open: List,
-    /// Events whose home is another node.
-    pub(crate) foreign: u64,
+    /// Events whose home is another node and may not know all that is here.
+    pub(crate) untold: u64,
     pub(crate) ledger: Ledger,
     /// Ended events that were complete, and incomplete.
     pub(crate) ended: (u64, u64),
@@ -199,7 +199,7 @@ impl Run {
             shadowed: 0,
             stopped_ns: now_ns,
             open: List::new(),
-            foreign: 0,
+            untold: 0,
             ledger: Ledger::default(),
             ended: (0, 0),
             decided: Decided::default(),

@@ -80,6 +80,10 @@ pub(crate) struct Lists {
     pub(crate) reasons: FixedMap<u32, u8>,
     /// Where foreign events had gone that were accepted, or in the debug stream.
     pub(crate) foreign: FixedMap<u32, Kept>,
+    /// Foreign events of which their homes may not know all that is here: by home, and whether they are told at once.
+    pub(super) untold: FixedMap<(u16, bool), List>,
+    /// Of those, the fragments that their homes know, by their sub-keys one after another.
+    pub(super) known_at_home: FixedMap<u32, Vec<u8>>,
 }
 
 /// Leases that are out, and what was answered under those that ended.
@@ -179,6 +183,8 @@ impl ShardEvents {
                 debug_bytes: 0,
                 reasons: FixedMap::default(),
                 foreign: FixedMap::default(),
+                untold: FixedMap::default(),
+                known_at_home: FixedMap::default(),
             },
             leases: Leases { out: Slab::new(), timers: Timers::default(), verdicts: Verdicts::default(), granted: 0 },
             own_rules: FixedMap::default(),
@@ -292,9 +298,10 @@ impl ShardEvents {
     }
 
     /// A new event whose home is another node.
-    pub(crate) fn create_foreign(&mut self, primary: &[u8], run: u16, now_ns: u64) -> u32 {
-        self.runs[run as usize].foreign += 1;
-        self.create_as(State::Foreign, primary, run, now_ns)
+    pub(crate) fn create_foreign(&mut self, primary: &[u8], run: u16, now_ns: u64, home: u16) -> u32 {
+        let event = self.create_as(State::Foreign, primary, run, now_ns);
+        self.enter_foreign(event, home);
+        event
     }
 
     fn create_as(&mut self, state: State, primary: &[u8], run: u16, now_ns: u64) -> u32 {

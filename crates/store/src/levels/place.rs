@@ -69,7 +69,7 @@ impl Engine {
     /// Length of a fragment; one on the warm level is pinned, and asked for once the lock is let go.
     pub(crate) fn length_or_later<T>(&self, location: Location, of: T, later: &mut Vec<(T, Location)>) -> u64 {
         if !location.is_warm() {
-            return u64::from(self.placement.hot.length_of(location));
+            return u64::from(self.counted_at(location));
         }
         self.pin(location);
         later.push((of, location));

@@ -281,7 +281,8 @@ impl Engine {
         if shard.seat.is_some() {
             for event in shard.events.every_event() {
                 if self.role(shard, shard.events.primary(event).as_bytes()) != Role::Home {
-                    shard.events.demote(event);
+                    let home = self.home_of(shard, shard.events.primary(event).as_bytes());
+                    shard.events.demote(event, home);
                 }
             }
         }

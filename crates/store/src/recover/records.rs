@@ -14,6 +14,7 @@ use crate::events::{Flag, Incident, IncidentKind, State, Word};
 use crate::placement::{At, Kept};
 use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
+use forebay_core::map::Role;
 use forebay_core::{Error, FixedSet, Key, Ledger, LiveState, Result, SeededHasher, SeededMap, Tally};
 use forebay_media::bytes::{Entry, EntryFlags, ImageMarks, Mark, RecordSeed, SegmentHeader, SegmentState, StateWord};
 use forebay_media::hot::{CLOSED, FREE, Location, Place, SEALED};
@@ -271,7 +272,9 @@ impl<'a> Records<'a> {
         // Closing a run ends its events, except for those that are to be kept: the log names these.
         let over =
             of_run.state == RunState::Closed || of_run.decided.contains(self.engine.shards.decided_form, primary);
-        if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
+        // What is held for another node ends by its word, also after its run: the home may keep the event for the archive.
+        let held = self.engine.role(shard, primary) != Role::Home;
+        if over && !held && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
             return Ok(None);
         }
         Ok(Some(run))
@@ -298,9 +301,10 @@ impl<'a> Records<'a> {
     /// A fragment of a live event.
     fn fragment(&mut self, at: usize, event: u32, location: Location, entry: &Entry) -> Result<Fate> {
         let (primary, rest) = entry.key.as_bytes().split_at(self.engine.keyspace.schema.primary_bytes());
+        let length = self.engine.counted(location, entry);
         let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
         let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
-        let here = Word::of(location).of_fragment(late, entry.length);
+        let here = Word::of(location).of_fragment(late, length);
         let here = if result { here.of_result() } else { here };
         let shard = &mut *self.shards[at];
         match shard.events.slot(event, rest) {
@@ -308,11 +312,11 @@ impl<'a> Records<'a> {
                 shard.insert_slot(event, slot, rest, here);
                 debug_assert!(shard.events.slot(event, rest) == Ok((slot, here)), "slots are sorted");
                 let run = shard.events[event].run as usize;
-                shard.events.runs[run].ledger.offered += Tally::fragment(u64::from(entry.length));
+                shard.events.runs[run].ledger.offered += Tally::fragment(u64::from(length));
                 if result {
-                    shard.events.add_result(event, (primary, rest), entry.length);
+                    shard.events.add_result(event, (primary, rest), length);
                 } else {
-                    shard.events.arrived(event, (primary, rest), entry.length);
+                    shard.events.arrived(event, (primary, rest), length);
                 }
                 Ok(Fate::Live)
             }

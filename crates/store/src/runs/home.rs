@@ -9,4 +9,8 @@ pub trait RunHome: Send + Sync {
     /// # Errors
     /// What its home answered a moment ago, where that was a refusal.
     fn wanted(&self, run: u64) -> Result<()>;
+
+    /// Other nodes are to be told something: fragments that are held here for them, or events that ended here. Returns at
+    /// once, and calls nothing of the store.
+    fn stirred(&self) {}
 }

@@ -10,6 +10,7 @@
 //!                    └──────────────────────────────────────────── reject ────────────┘
 //! ```
 
+use crate::calls::Departures;
 use crate::decisions::Superseded;
 use crate::events::{Ended, Flag, Shape, ShardEvents, State, Word};
 use crate::placement::{At, Places};
@@ -30,11 +31,19 @@ pub(crate) struct Shard {
     pub(crate) closed: bool,
     /// What the node is in its cluster; `None` outside of one.
     pub(crate) seat: Option<Arc<Seat>>,
+    /// What ended here and may be held by other nodes.
+    pub(crate) departures: Departures,
 }
 
 impl Shard {
     pub(super) fn new(shape: Shape, hot_events: Arc<AtomicU64>, hasher: SeededHasher) -> Shard {
-        Shard { events: ShardEvents::new(shape), places: Places::new(hot_events, hasher), closed: false, seat: None }
+        Shard {
+            events: ShardEvents::new(shape),
+            places: Places::new(hot_events, hasher),
+            closed: false,
+            seat: None,
+            departures: Departures::default(),
+        }
     }
 
     /// A fragment, a removed key or a place for one joins the event's table.
@@ -155,6 +164,12 @@ impl Shard {
             ended.extend(self.forget_places(event));
             self.events.end(event, kind, group, ended);
         }
+    }
+
+    /// Takes a foreign event out for good: its home has ended it.
+    pub(crate) fn end_foreign(&mut self, event: u32, ended: &mut Ended) {
+        ended.extend(self.forget_places(event));
+        self.events.end_foreign(event, ended);
     }
 
     /// Takes out an open event of which nothing was ever acknowledged.

@@ -112,7 +112,7 @@ impl Engine {
         let closing = self.is_closed();
         let hot_length = |place: PlaceBits| {
             let location = place.location();
-            (!location.is_warm()).then(|| self.placement.hot.length_of(location))
+            (!location.is_warm()).then(|| self.counted_at(location))
         };
         let hot_length: Option<HotLength<'_>> = closing.then_some(&hot_length);
         let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);

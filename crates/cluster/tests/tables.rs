@@ -1,0 +1,239 @@
+//! Runs with a look-up table: bytes stay with the nodes that read them out, wherever the homes of their events are.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{Cluster, NODES, eventually, keyspace};
+use forebay_client::{AsyncClient, ClusterClient, Options};
+use forebay_core::{Bounds, GetAny, Key, Kind, Ledger, Level, Primary, PutOptions, PutOutcome, RunState, Sources};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const RUN: u64 = 5;
+const EVENTS: u64 = 120;
+
+fn connect(cluster: &Cluster) -> ClusterClient {
+    let options = Options { deadline: Duration::from_secs(4), ..Options::default() };
+    ClusterClient::connect(&cluster.addresses(), options).unwrap()
+}
+
+fn key(run: u64, event: u64, source: u64) -> Key {
+    keyspace().schema.key(&[run, event * 64, source]).unwrap()
+}
+
+fn keys(run: u64) -> Vec<Key> {
+    (0..EVENTS).flat_map(|event| [0, 1].map(|source| key(run, event, source))).collect()
+}
+
+/// Bytes of a key: longer than what stands for them elsewhere.
+fn bytes(key: &Key) -> Vec<u8> {
+    key.as_bytes().repeat(9)
+}
+
+fn fill(client: &ClusterClient, run: u64) {
+    let keys = keys(run);
+    let values: Vec<Vec<u8>> = keys.iter().map(bytes).collect();
+    let puts: Vec<_> = keys.iter().zip(&values).map(|(key, value)| (*key, &value[..], PutOptions::default())).collect();
+    for outcome in client.put_many(&puts).unwrap() {
+        assert_eq!(outcome.unwrap(), PutOutcome::Stored);
+    }
+}
+
+fn holder(key: &Key) -> u16 {
+    let source = keyspace().schema.values(key.as_bytes())[2];
+    source as u16 + 1
+}
+
+fn sum(cluster: &Cluster, run: u64) -> Ledger {
+    let mut all = Ledger::default();
+    for id in 1..=NODES {
+        all.add(&cluster.store(id).ledger(run).unwrap());
+    }
+    all
+}
+
+/// Fragments that the nodes keep for others, and what they have of their own, as the stores say it.
+fn is_empty(cluster: &Cluster, keys: &[Key]) -> bool {
+    keys.iter().all(|key| !matches!(cluster.store(holder(key)).get(key), Ok(Some(_))))
+}
+
+#[test]
+fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
+    let cluster = Cluster::with_table();
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    let keys = keys(RUN);
+    for key in &keys {
+        assert_eq!(&cluster.store(holder(key)).get(key).unwrap().unwrap()[..], bytes(key));
+    }
+    let ledger = client.ledger(RUN).unwrap();
+    let payload: u64 = keys.iter().map(|key| bytes(key).len() as u64).sum();
+    assert_eq!((ledger.stored.fragments, ledger.stored.bytes), (2 * EVENTS, payload));
+    assert_eq!((ledger.live.ready.events, ledger.imbalance()), (EVENTS, None));
+    let at_homes: Vec<u64> = (1..=NODES).map(|id| cluster.store(id).ledger(RUN).unwrap().stored.fragments).collect();
+    assert!(at_homes.iter().all(|part| *part > 20), "{at_homes:?}");
+    // Every way to read.
+    let is_whole =
+        |found: &forebay_client::Fragment| found.level() == Level::Hot && found[..] == bytes(&found.key())[..];
+    assert!(client.get_many(&keys).unwrap().iter().all(|found| is_whole(found.as_ref().unwrap())));
+    let walked: Vec<_> = client.range(&Bounds::all(client.schema())).map(Result::unwrap).collect();
+    assert!(walked.iter().map(|found| found.key()).eq(keys.iter().copied()) && walked.iter().all(is_whole));
+    let one = client.schema().primary_of(&keys[0]);
+    let event = client.get_event(&one, &Sources::All).unwrap().unwrap();
+    assert!(event.fragments.len() == 2 && event.fragments.iter().all(is_whole));
+    let mut sampler = client.sampler(&forebay_core::Sampling { rate_hz: 1000.0, ..Default::default() }).unwrap();
+    let sample = sampler.next(Duration::from_secs(5)).unwrap().unwrap();
+    assert!(sample.fragments.len() == 2 && sample.fragments.iter().all(is_whole));
+    // A client that was given one node asks the others by itself; an async one says that it does not.
+    let home = cluster.map.keyspace("events").unwrap().home(RUN, one.as_bytes());
+    let alone = cluster.client(home);
+    assert!(alone.get_event(&one, &Sources::All).unwrap().unwrap().fragments.iter().all(is_whole));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(async {
+        let at = &cluster.map.node(home).unwrap().at[0];
+        let client = AsyncClient::connect(at, Options::default()).await.unwrap();
+        client.get_event(&one, &Sources::All).await.unwrap_err()
+    });
+    assert!(
+        refused.kind() == Kind::Unavailable && refused.message().contains("another node has its bytes"),
+        "{refused}"
+    );
+    // Bytes that go to the wrong node are refused with the right one's number.
+    let wrong = cluster.client(3).put(&keys[0], b"bytes", &PutOptions::default()).unwrap_err();
+    assert!(wrong.kind() == Kind::Fenced && wrong.message().contains("node 1 holds this source"), "{wrong}");
+    let unknown = client.put(&key(RUN, 0, 7), b"bytes", &PutOptions::default()).unwrap_err();
+    assert!(unknown.kind() == Kind::Invalid && unknown.message().contains("does not have this source"), "{unknown}");
+    assert_eq!(client.put(&keys[1], &bytes(&keys[1]), &PutOptions::default()).unwrap(), PutOutcome::Duplicate);
+    let conflict = client.put(&keys[1], b"others", &PutOptions::default()).unwrap_err();
+    assert_eq!(conflict.kind(), Kind::Conflict);
+    let mut reserved = client.reserve(&key(RUN, EVENTS, 1), 9, &PutOptions::default()).unwrap();
+    reserved.copy_from_slice(b"in place!");
+    assert_eq!(reserved.commit().unwrap(), PutOutcome::Stored);
+    assert_eq!(&client.get(&key(RUN, EVENTS, 1)).unwrap().unwrap()[..], b"in place!");
+    assert!(client.remove_event(&client.schema().primary_of(&key(RUN, EVENTS, 1))).unwrap());
+    // What is removed is gone at once, although its holder hears of it a moment later.
+    assert!(client.remove(&keys[3]).unwrap());
+    assert!(client.get(&keys[3]).unwrap().is_none());
+    let mut seen = BTreeSet::new();
+    while seen.len() < EVENTS as usize {
+        let leases = client.get_any(&GetAny { n: 64, wait: Duration::from_secs(5), ..GetAny::default() }).unwrap();
+        assert!(!leases.is_empty(), "{} of {EVENTS}", seen.len());
+        for lease in leases {
+            assert!(seen.insert(lease.primary), "leased twice");
+            assert!(lease.fragments.iter().all(is_whole));
+            assert!(lease.get(&Sources::All).unwrap().iter().all(is_whole));
+            if lease.primary == one { lease.accept(&["main"]).unwrap() } else { lease.reject().unwrap() }
+        }
+    }
+    eventually("only what was accepted is held", || is_empty(&cluster, &keys[2..]));
+    assert!(client.get_event(&one, &Sources::All).unwrap().unwrap().fragments.iter().all(is_whole));
+    let summary = client.run_close(RUN).unwrap();
+    assert_eq!((summary.ledger.rejected.events, summary.ledger.imbalance()), (EVENTS - 1, None));
+    assert!(client.release(&one).unwrap());
+    eventually("nothing is held", || is_empty(&cluster, &keys));
+    assert_eq!(client.put(&keys[0], b"late", &PutOptions::default()).unwrap_err().kind(), Kind::Closed);
+    assert_eq!(client.runs().unwrap()[0].state, RunState::Closed);
+}
+
+#[test]
+fn a_readout_node_puts_into_its_own_store_and_the_homes_hear_of_it() {
+    let mut cluster = Cluster::with_table();
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    // As an embedded readout: no client, no home on the way.
+    let put = |cluster: &Cluster, key: &Key| {
+        let outcome = cluster.store(holder(key)).put(key, &bytes(key), &PutOptions::default()).unwrap();
+        assert_eq!(outcome, PutOutcome::Stored);
+    };
+    let keys = keys(RUN);
+    let (first, rest) = keys.split_at(keys.len() / 2);
+    first.iter().for_each(|key| put(&cluster, key));
+    let ready = |cluster: &Cluster| sum(cluster, RUN).live.ready.events;
+    eventually("the homes know them", || ready(&cluster) == EVENTS / 2);
+    // A holder goes away and comes back, while the other one goes on; then a node that leads events only.
+    for away in [2, 3] {
+        cluster.stop(away);
+        let part = &rest[(usize::from(away) - 2) * rest.len() / 2..][..rest.len() / 2];
+        part.iter().filter(|key| holder(key) != away).for_each(|key| put(&cluster, key));
+        cluster.start(away);
+        part.iter().filter(|key| holder(key) == away).for_each(|key| put(&cluster, key));
+    }
+    eventually("the homes know all", || ready(&cluster) == EVENTS);
+    let ledger = sum(&cluster, RUN);
+    assert_eq!((ledger.stored.fragments, ledger.late.fragments, ledger.imbalance()), (2 * EVENTS, 0, None));
+    // A home that dies between a decision and its word to the holders.
+    let leases = client.get_any(&GetAny { n: EVENTS as usize, ..GetAny::default() }).unwrap();
+    let mut decided: Vec<Primary> = Vec::new();
+    for lease in &leases {
+        lease.reject().unwrap();
+        decided.push(lease.primary);
+    }
+    drop(leases);
+    cluster.stop(3);
+    cluster.start(3);
+    let schema = keyspace().schema;
+    let of_decided: Vec<Key> = keys.iter().filter(|key| decided.contains(&schema.primary_of(key))).copied().collect();
+    assert!(of_decided.len() as u64 > EVENTS / 2);
+    eventually("what is decided is held nowhere", || is_empty(&cluster, &of_decided));
+    // A late fragment of a decided event is gone from its holder, and counted once at its home.
+    let late = of_decided[0];
+    let outcome = cluster.store(holder(&late)).put(&late, &bytes(&late), &PutOptions::default()).unwrap();
+    assert!(matches!(outcome, PutOutcome::Stored | PutOutcome::Late), "{outcome:?}");
+    eventually("its home has refused it", || sum(&cluster, RUN).late.fragments == 1);
+    eventually("nobody holds it", || is_empty(&cluster, &of_decided[..1]));
+    while client
+        .get_any(&GetAny { n: 64, ..GetAny::default() })
+        .unwrap()
+        .into_iter()
+        .map(|l| l.reject().unwrap())
+        .count()
+        > 0
+    {}
+    // The close has everything told first: what came just now is ready, and is named.
+    let last = [key(RUN, EVENTS, 0), key(RUN, EVENTS, 1)];
+    last.iter().for_each(|key| put(&cluster, key));
+    let refused = client.run_close(RUN).unwrap_err();
+    assert!(refused.kind() == Kind::Unavailable && refused.message().contains("ready: 1"), "{refused}");
+    client.get_any(&GetAny { wait: Duration::from_secs(5), ..GetAny::default() }).unwrap()[0].reject().unwrap();
+    let summary = client.run_close(RUN).unwrap();
+    assert_eq!((summary.ledger.rejected.events, summary.ledger.imbalance()), (EVENTS + 1, None));
+}
+
+#[test]
+fn what_is_held_by_a_node_that_is_away_is_given_back_and_named() {
+    let mut cluster = Cluster::with_table();
+    let options = Options { deadline: Duration::from_millis(400), ..Options::default() };
+    let client = ClusterClient::connect(&cluster.addresses(), options).unwrap();
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    // An event whose home is a node that holds none of its bytes.
+    let event = cluster.events_at(3, RUN, 1)[0];
+    let number = client.schema().values(event.as_bytes())[1] / 64;
+    cluster.stop(2);
+    let refused = client.get(&key(RUN, number, 1)).unwrap_err();
+    assert!(refused.kind() == Kind::Unavailable && refused.message().contains("node 2"), "{refused}");
+    assert_eq!(client.get(&key(RUN, number, 0)).unwrap().unwrap()[..], bytes(&key(RUN, number, 0)));
+    let refused = client.lease(&event, None).unwrap_err();
+    assert!(refused.kind() == Kind::Unavailable && refused.message().contains("node 2"), "{refused}");
+    // Its lease is given back at once, and is no failure of a worker.
+    assert_eq!(cluster.store(3).ledger(RUN).unwrap().live.leased.events, 0);
+    // Bytes that have no holder now are not taken, and nothing is known of them.
+    let put = client.put(&key(RUN, EVENTS, 1), b"bytes", &PutOptions::default()).unwrap_err();
+    assert!(matches!(put.kind(), Kind::Unavailable | Kind::OutcomeUnknown), "{put}");
+    cluster.start(2);
+    let lease = client.lease(&event, None).unwrap().unwrap();
+    assert_eq!((lease.delivery, lease.fragments.len()), (1, 2));
+    lease.reject().unwrap();
+    // The home is away: its bytes are taken, and it hears of them when it is back.
+    let event = cluster.events_at(3, RUN, EVENTS as usize + 1)[EVENTS as usize];
+    let number = client.schema().values(event.as_bytes())[1] / 64;
+    cluster.stop(3);
+    let away = key(RUN, number, 1);
+    let put = client.put(&away, &bytes(&away), &PutOptions::default()).unwrap_err();
+    assert!(put.kind() == Kind::OutcomeUnknown && put.message().contains("node 2 has the bytes"), "{put}");
+    cluster.start(3);
+    eventually("it is told by the holder", || client.get(&away).is_ok_and(|found| found.is_some()));
+    assert_eq!(client.put(&away, &bytes(&away), &PutOptions::default()).unwrap(), PutOutcome::Duplicate);
+}

@@ -1,0 +1,314 @@
+//! Fragments that this node holds for events of other nodes, and what the home of an event tells those that hold parts of it.
+//!
+//! ```text
+//! holder:  put ─▶ foreign event, to be told ─▶ untold ── put of an `Elsewhere` at the home ──▶ told: known there, or ended
+//! home:    event ends, fragment removed ─▶ departures ── another node ──▶ depart: the holder's records end
+//! ```
+//!
+//! *Invariants*: only its home ends what a holder has: by a departure, or by the answer that a fragment is late; a run is not
+//! closed while a home may not know what is held here (`Run::untold`).
+//!
+//! *On failure*: departures that nobody took, or that did not arrive, are found again: everything that is held is compared
+//! with what its home knows (`compare_held`).
+//!
+//! *Not here*: which node holds what (`core::map`); the connections between nodes (crate `cluster`).
+
+use crate::engine::Engine;
+use crate::events::{Ended, State, Word};
+use crate::shards::Shard;
+use crate::{PutOptions, Store};
+use forebay_core::map::Role;
+use forebay_core::{Attributes, Elsewhere, Error, Key, Level, Primary, Report, Result};
+use forebay_media::bytes::Entry;
+use forebay_media::hot::Location;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Departures that a shard keeps for other nodes.
+const DEPARTURES_MAX: usize = 1 << 14;
+
+/// A part of an event that this node holds, and of which its home may not know.
+#[derive(Clone, Debug)]
+pub struct HeldPart {
+    /// The event.
+    pub primary: Primary,
+    /// Attributes that came with its fragments.
+    pub attributes: Attributes,
+    /// Its fragments here that the home may not know: key, length and checksum, and the producer's status bits.
+    pub fragments: Vec<(Key, Elsewhere, u32)>,
+    /// Fragments beside them.
+    known: usize,
+}
+
+/// What ended at the home, and may be held by other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departed {
+    /// An event, with all of it.
+    Event(Primary),
+    /// A fragment.
+    Fragment(Key),
+}
+
+/// Departures since they were taken last.
+#[derive(Debug, Default)]
+pub struct Departures {
+    /// What ended.
+    pub names: Vec<Departed>,
+    /// More ended than is kept here: other nodes are to compare all that they hold.
+    pub missed: bool,
+}
+
+impl Store {
+    /// Parts of events of a home that it may not know, oldest first: those to be told at once, or those that clients tell
+    /// (`Later`), once they are as old as this.
+    ///
+    /// # Errors
+    /// `Corrupt` where an entry does not verify, `Closed`.
+    pub fn untold(&self, home: u16, report: Report, age: Duration, most: usize) -> Result<Vec<HeldPart>> {
+        let engine = self.engine();
+        let before = engine.now_ns().saturating_sub(forebay_core::nanoseconds(age));
+        let mut parts = Vec::new();
+        for cell in &engine.shards.cells {
+            let shard = cell.lock();
+            if shard.closed {
+                return Err(crate::engine::closed());
+            }
+            let due = |&event: &u32| shard.events[event].arrival_ns <= before;
+            for event in shard.events.untold(home, report).take_while(due).take(most - parts.len()) {
+                parts.push(engine.held_part(&shard, event)?);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The home of an event has answered for a part: it has these fragments no more, or never will, and knows the others.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn told(&self, part: &HeldPart, gone: &[Key]) -> Result<()> {
+        let engine = self.engine();
+        let known = part.known + part.fragments.len() - gone.len();
+        engine.end_held(&part.primary, |shard, event, ended| {
+            for key in gone {
+                engine.end_held_fragment(shard, event, key, ended);
+            }
+            let leaf = &shard.events[event];
+            // What came meanwhile is told next.
+            if leaf.state == State::Foreign && usize::from(leaf.present) == known && leaf.pending == 0 {
+                shard.events.set_told(event);
+            }
+        })
+    }
+
+    /// What ended at its home ends here.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn depart(&self, names: &[Departed]) -> Result<()> {
+        let engine = self.engine();
+        let schema = &engine.keyspace.schema;
+        names.iter().try_for_each(|name| match name {
+            Departed::Event(primary) => engine.end_held(primary, |shard, event, ended| {
+                engine.end_foreign(shard, event, ended);
+            }),
+            Departed::Fragment(key) => engine.end_held(&schema.primary_of(key), |shard, event, ended| {
+                engine.end_held_fragment(shard, event, key, ended);
+            }),
+        })
+    }
+
+    /// Everything that is held for a home is to be told again: it may have ended without a word.
+    pub fn compare_held(&self, home: u16) {
+        for cell in &self.engine().shards.cells {
+            let mut shard = cell.lock();
+            for event in shard.events.every_event() {
+                if shard.events[event].state == State::Foreign && shard.events[event].home() == home {
+                    shard.events.is_to_be_compared(event);
+                }
+            }
+        }
+    }
+
+    /// Takes what ended here and may be held by other nodes.
+    pub fn take_departures(&self) -> Departures {
+        let mut all = Departures::default();
+        for cell in &self.engine().shards.cells {
+            let Departures { names, missed } = std::mem::take(&mut cell.lock().departures);
+            all.names.extend(names);
+            all.missed |= missed;
+        }
+        all
+    }
+}
+
+impl Engine {
+    /// The node that leads an event.
+    #[cold]
+    pub(crate) fn home_of(&self, shard: &Shard, primary: &[u8]) -> u16 {
+        shard.seat.as_ref().map_or(0, |seat| seat.home(self.keyspace.schema.run_of(primary), primary))
+    }
+
+    /// Whether the run's look-up table places a fragment on this node.
+    #[cold]
+    pub(crate) fn is_held_here(&self, shard: &Shard, key: &Key) -> bool {
+        shard.seat.as_ref().is_some_and(|seat| self.holder_of(shard, key) == Some(seat.node()))
+    }
+
+    /// A fragment that this node holds for another one.
+    #[inline]
+    pub(crate) fn find_held(&self, shard: &Shard, primary: &[u8], rest: &[u8]) -> Option<Word> {
+        let seat = shard.seat.as_ref()?;
+        if !seat.has_table(self.keyspace.schema.run_of(primary)) {
+            return None;
+        }
+        let event = shard.events.find(primary).filter(|&event| shard.events[event].state == State::Foreign)?;
+        shard.events.slot(event, rest).ok().map(|(_, word)| word).filter(|word| word.is_present())
+    }
+
+    /// The node that holds a fragment by the run's look-up table.
+    fn holder_of(&self, shard: &Shard, key: &Key) -> Option<u16> {
+        let schema = &self.keyspace.schema;
+        let seat = shard.seat.as_ref()?;
+        seat.holder(schema.run_of(key.as_bytes()), &schema.values(key.as_bytes())[schema.primary_len()..])
+    }
+
+    /// Whether a put belongs to this node by its source: bytes go to the holder that the run's look-up table names, and that they are
+    /// there goes to the home.
+    ///
+    /// # Errors
+    /// `Fenced` for bytes that another node holds; `Invalid` for a source that the table does not have, and for a fragment that
+    /// is said to be elsewhere and is not.
+    #[inline]
+    pub(crate) fn check_holder(&self, shard: &Shard, key: &Key, options: &PutOptions<'_>) -> Result<()> {
+        if shard.seat.is_none() && options.level != Some(Level::Elsewhere) {
+            return Ok(());
+        }
+        self.check_holder_of(shard, key, options)
+    }
+
+    fn check_holder_of(&self, shard: &Shard, key: &Key, options: &PutOptions<'_>) -> Result<()> {
+        let schema = &self.keyspace.schema;
+        let (run, away) = (schema.run_of(key.as_bytes()), options.level == Some(Level::Elsewhere));
+        let Some(seat) = shard.seat.as_ref().filter(|seat| seat.has_table(run)) else {
+            if away {
+                return Err(Error::invalid(format!("run {run} has no look-up table: its bytes are with its events")));
+            }
+            return Ok(());
+        };
+        let name = || schema.text(key.as_bytes());
+        let Some(holder) = self.holder_of(shard, key) else {
+            return Err(Error::invalid(format!(
+                "{}: the look-up table of run {run} does not have this source",
+                name()
+            )));
+        };
+        let own = seat.node();
+        match (away, holder == own) {
+            (false, true) | (true, false) => Ok(()),
+            (false, false) => {
+                let epoch = seat.map().epoch();
+                Err(Error::fenced(format!(
+                    "{}: node {holder} holds this source, and this is node {own} (epoch {epoch})",
+                    name()
+                )))
+            }
+            (true, true) => Err(Error::invalid(format!("{}: this node holds this source itself", name()))),
+        }
+    }
+
+    /// Bytes of a fragment on the hot level, as the account counts them.
+    pub(crate) fn counted(&self, location: Location, entry: &Entry) -> u32 {
+        if !entry.flags.is_elsewhere() {
+            return entry.length;
+        }
+        let hot = &self.placement.hot;
+        let bytes = hot.region.bytes(hot.payload_offset(location.segment, entry.offset), entry.length as usize);
+        Elsewhere::from_bytes(bytes).map_or(entry.length, |away| away.length)
+    }
+
+    /// The same, of a record that is not read yet.
+    pub(crate) fn counted_at(&self, location: Location) -> u32 {
+        let hot = &self.placement.hot;
+        if self.life.epoch.load(Ordering::Relaxed) == 0 {
+            return hot.length_of(location);
+        }
+        hot.read_entry(location).map_or_else(|| hot.length_of(location), |entry| self.counted(location, &entry))
+    }
+
+    /// Other nodes are to be told something.
+    pub(crate) fn stir(&self) {
+        if let Some(home) = self.runs.home.get() {
+            home.stirred();
+        }
+    }
+
+    /// Something that may be held by other nodes ends here.
+    pub(crate) fn note_departure(&self, shard: &mut Shard, run: u64, departed: impl FnOnce(&Shard) -> Departed) {
+        if !shard.seat.as_ref().is_some_and(|seat| seat.has_table(run)) {
+            return;
+        }
+        let departed = departed(shard);
+        let Departures { names, missed } = &mut shard.departures;
+        if names.len() == DEPARTURES_MAX {
+            names.clear();
+            *missed = true;
+        }
+        names.push(departed);
+        if names.len() == 1 {
+            self.stir();
+        }
+    }
+
+    fn held_part(&self, shard: &Shard, event: u32) -> Result<HeldPart> {
+        let primary = shard.events.primary(event);
+        let (mut fragments, mut known) = (Vec::new(), 0);
+        for (rest, location) in shard.fragments(event, |_| true) {
+            if shard.events.is_known_at_home(event, rest) {
+                known += 1;
+                continue;
+            }
+            let key = self.keyspace.schema.join(&primary, rest);
+            let entry = self.placement.hot.read_entry(location);
+            let entry = entry.ok_or_else(|| Error::corrupt(format!("{key:?}: its entry does not verify")))?;
+            fragments.push((key, Elsewhere { length: entry.length, checksum: entry.payload_crc }, entry.status));
+        }
+        Ok(HeldPart { primary, attributes: self.attributes(shard, event)?, fragments, known })
+    }
+
+    /// Ends something of a foreign event, if it is there, and marks its records.
+    fn end_held(&self, primary: &Primary, end: impl FnOnce(&mut Shard, u32, &mut Ended)) -> Result<()> {
+        let mut ended = Ended::new();
+        // A snapshot waits until the marks are made, as for what is decided here.
+        let _effects = self.decisions.effects.begin();
+        {
+            let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
+            if shard.closed {
+                return Err(crate::engine::closed());
+            }
+            let found = shard.events.find(primary.as_bytes());
+            let Some(event) = found.filter(|&event| shard.events[event].state == State::Foreign) else { return Ok(()) };
+            end(&mut shard, event, &mut ended);
+        }
+        self.finish(&ended);
+        Ok(())
+    }
+
+    fn end_held_fragment(&self, shard: &mut Shard, event: u32, key: &Key, ended: &mut Ended) {
+        let rest = self.keyspace.schema.rest_of(key);
+        let Some((slot, word)) = shard.events.slot(event, rest).ok().filter(|(_, word)| word.is_present()) else {
+            return;
+        };
+        debug_assert!(self.role(shard, self.keyspace.schema.primary_of(key).as_bytes()) != Role::Home);
+        ended.push(word.place());
+        // Closed as long as its event is held: a repeat of its put is late.
+        shard.events.remove_slot_for_good(event, slot);
+        self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
+        let length = self.counted_at(word.location());
+        let leaf = &mut shard.events[event];
+        leaf.present -= 1;
+        leaf.bytes -= u64::from(length);
+        if leaf.present == 0 && leaf.pending == 0 {
+            self.end_foreign(shard, event, ended);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Two stores under a look-up table: one has the bytes of a source, the other the events. What goes between them is carried here
+//! by hand, as `forebay-cluster` does it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::driver::keyspace;
+use common::{TempDir, key, put, refused, small_config};
+use forebay_store::core::map::{Change, ClusterMap, Hex128, Node, NodeState};
+use forebay_store::core::{Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, crc32c};
+use forebay_store::{Config, Departed, GetAny, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const RUN: u64 = 7;
+const BYTES: &[u8] = b"a hundred or so bytes of a detector";
+
+/// Node `n` has source `n - 1` of all events, and half of the events.
+struct Two {
+    dir: TempDir,
+    map: Arc<ClusterMap>,
+    stores: [Option<Store>; 2],
+}
+
+impl Two {
+    fn new() -> Two {
+        let dir = TempDir::new();
+        let stores = [1, 2].map(|id| Store::create(&path(&dir, id), &keyspace(2), small_config()).unwrap());
+        let map = with_table(&stores);
+        for store in &stores {
+            store.adopt_map(&map).unwrap();
+            store.run_open(RUN, &keyspace(2).run).unwrap();
+        }
+        Two { dir, map, stores: stores.map(Some) }
+    }
+
+    fn store(&self, id: usize) -> &Store {
+        self.stores[id - 1].as_ref().unwrap()
+    }
+
+    /// A node's next life.
+    fn restart(&mut self, id: usize) {
+        self.stores[id - 1].take().unwrap().close().unwrap();
+        self.stores[id - 1] = Some(Store::open(&path(&self.dir, id), small_config()).unwrap());
+    }
+
+    /// The key of an event with its home at node `home`, of the source that node `holder` has.
+    fn key(&self, home: u16, event: usize, holder: u64) -> Key {
+        let placement = self.map.keyspace("model").unwrap();
+        let schema = keyspace(2).schema;
+        let of_home =
+            (0..).filter(|event| placement.home(RUN, schema.primary(&[RUN, event * 64]).unwrap().as_bytes()) == home);
+        key(RUN, of_home.map(|event| event * 64).nth(event).unwrap(), holder - 1)
+    }
+
+    fn primary(&self, key: &Key) -> Primary {
+        self.store(1).schema().primary_of(key)
+    }
+
+    /// What node 2 has for node 1 is told; answers how many fragments went, and how many are gone.
+    fn tell(&self, report: Report) -> (usize, usize) {
+        let (holder, home) = (self.store(2), self.store(1));
+        let mut told = (0, 0);
+        for part in holder.untold(1, report, Duration::ZERO, 100).unwrap() {
+            let gone: Vec<Key> = part
+                .fragments
+                .iter()
+                .filter(|(key, away, status)| {
+                    let options = elsewhere(*status, report);
+                    let outcome = home.put(key, &away.to_bytes(), &options).unwrap();
+                    told.0 += 1;
+                    outcome.is_late()
+                })
+                .map(|(key, ..)| *key)
+                .collect();
+            told.1 += gone.len();
+            holder.told(&part, &gone).unwrap();
+        }
+        told
+    }
+
+    /// What ended at node 1 ends at node 2.
+    fn depart(&self) -> Vec<Departed> {
+        let departures = self.store(1).take_departures();
+        assert!(!departures.missed);
+        self.store(2).depart(&departures.names).unwrap();
+        departures.names
+    }
+}
+
+fn path(dir: &TempDir, id: usize) -> PathBuf {
+    dir.path().join(format!("n{id}.store"))
+}
+
+fn with_table(stores: &[Store; 2]) -> Arc<ClusterMap> {
+    let nodes = stores.iter().zip(1..).map(|(store, id)| Node {
+        id,
+        name: format!("n{id}"),
+        at: vec![format!("tcp://n{id}:7440")],
+        domain: format!("d{id}"),
+        holds: store.holding(),
+        state: NodeState::Active,
+    });
+    let keyspace = Change::Keyspace { name: "model".into(), copies: 1, copies_min: 1, block: 6 };
+    let sources = vec![("0".to_owned(), vec![1]), ("1".to_owned(), vec![2])];
+    let table = Change::Table { keyspace: "model".into(), from_run: 0, sources };
+    let map = ClusterMap::new(Hex128(0xF1), nodes.collect()).unwrap();
+    Arc::new(map.next_map(&keyspace).unwrap().next_map(&table).unwrap())
+}
+
+fn elsewhere(status: u32, report: Report) -> PutOptions<'static> {
+    PutOptions { status, level: Some(Level::Elsewhere), report, ..PutOptions::default() }
+}
+
+fn away(bytes: &[u8]) -> Elsewhere {
+    Elsewhere { length: bytes.len() as u32, checksum: crc32c(bytes) }
+}
+
+#[test]
+fn bytes_stay_with_their_holder_and_the_home_counts_them() {
+    let two = Two::new();
+    let (home, holder) = (two.store(1), two.store(2));
+    let (own, other) = (two.key(1, 0, 1), two.key(1, 0, 2));
+    // Bytes go to their holder only, and that they are there to the home only.
+    let message = refused(put(home, &other, BYTES), Kind::Fenced);
+    assert!(message.contains("node 2 holds this source"), "{message}");
+    let message = refused(put(holder, &own, BYTES), Kind::Fenced);
+    assert!(message.contains("node 1 holds this source"), "{message}");
+    let mark = away(BYTES).to_bytes();
+    refused(holder.put(&other, &mark, &elsewhere(0, Report::Prompt)), Kind::Invalid);
+    refused(home.put(&own, &mark, &elsewhere(0, Report::Prompt)), Kind::Invalid);
+    refused(home.put(&other, &mark[..7], &elsewhere(0, Report::Prompt)), Kind::Invalid);
+    refused(home.reserve(&other, 8, &elsewhere(0, Report::Prompt)), Kind::Invalid);
+    refused(put(home, &key(RUN, 0, 2), BYTES), Kind::Invalid);
+    assert_eq!(put(home, &own, BYTES).unwrap(), PutOutcome::Stored);
+    let options = PutOptions { status: 5, ..PutOptions::default() };
+    assert_eq!(holder.put(&other, BYTES, &options).unwrap(), PutOutcome::Stored);
+    assert_eq!(holder.put(&other, BYTES, &options).unwrap(), PutOutcome::Duplicate);
+    assert_eq!(&holder.get(&other).unwrap().unwrap()[..], BYTES);
+    // It is in no account and in no list of the holder.
+    assert_eq!(holder.ledger(RUN).unwrap(), Default::default());
+    assert!(holder.sources(RUN).unwrap().iter().all(|source| source.fragments == 0));
+    assert_eq!(home.ledger(RUN).unwrap().live.open.events, 1, "the home does not know of it yet");
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    assert_eq!(two.tell(Report::Prompt), (0, 0), "what is told is told");
+    let ledger = home.ledger(RUN).unwrap();
+    assert_eq!((ledger.stored.fragments, ledger.stored.bytes), (2, 2 * BYTES.len() as u64));
+    assert_eq!((ledger.live.ready.events, ledger.imbalance()), (1, None), "complete with what is elsewhere");
+    assert!(home.sources(RUN).unwrap().iter().all(|source| source.fragments == 1));
+    refused(home.update(&other, b"more", None), Kind::Invalid);
+    let lease = home.get_any(&GetAny::default()).unwrap().pop().unwrap();
+    let fragment = &lease.fragments[1];
+    assert_eq!((fragment.level(), fragment.status()), (Level::Elsewhere, 5));
+    assert_eq!(Elsewhere::from_bytes(fragment), Some(away(BYTES)));
+    assert_eq!((lease.event_fragments, lease.event_bytes), (2, 2 * BYTES.len() as u64));
+    lease.reject().unwrap();
+    assert_eq!(two.depart(), [Departed::Event(two.primary(&own))]);
+    refused(holder.get(&other), Kind::Fenced);
+    // Its place is free, and a repeat of the put is late.
+    assert_eq!(holder.range(&Bounds::all(holder.schema())).count(), 0);
+    assert_eq!(holder.put(&other, BYTES, &options).unwrap(), PutOutcome::Stored);
+    assert_eq!(two.tell(Report::Prompt), (1, 1));
+    refused(holder.get(&other), Kind::Fenced);
+    let ledger = home.ledger(RUN).unwrap();
+    assert_eq!((ledger.late.fragments, ledger.imbalance()), (1, None));
+}
+
+#[test]
+fn a_holder_asks_and_nothing_is_counted_twice() {
+    let mut two = Two::new();
+    let other = two.key(1, 0, 2);
+    let later = PutOptions { report: Report::Later, ..PutOptions::default() };
+    assert_eq!(two.store(2).put(&other, BYTES, &later).unwrap(), PutOutcome::Stored);
+    // A client tells the home, and the holder asks.
+    let mark = away(BYTES).to_bytes();
+    let of_client = elsewhere(0, Report::Prompt);
+    assert_eq!(two.store(1).put(&other, &mark, &of_client).unwrap(), PutOutcome::Stored);
+    assert!(two.store(2).untold(1, Report::Later, Duration::from_secs(60), 9).unwrap().is_empty(), "not yet");
+    assert_eq!(two.tell(Report::Prompt), (0, 0));
+    assert_eq!(two.tell(Report::Later), (1, 0));
+    let once = two.store(1).ledger(RUN).unwrap();
+    assert_eq!((once.offered.fragments, once.duplicate.fragments, once.stored.fragments), (1, 0, 1));
+    // The client repeats its put: an answer of its own.
+    assert_eq!(two.store(1).put(&other, &mark, &of_client).unwrap(), PutOutcome::Duplicate);
+    let conflict = two.store(1).put(&other, &away(b"others").to_bytes(), &of_client);
+    refused(conflict, Kind::Conflict);
+    // Both begin their next lives: the holder asks again, about all.
+    for id in [1, 2] {
+        two.restart(id);
+    }
+    assert_eq!(&two.store(2).get(&other).unwrap().unwrap()[..], BYTES);
+    assert_eq!(two.tell(Report::Later), (1, 0));
+    let (ledger, info) = (two.store(1).ledger(RUN).unwrap(), two.store(1).events(&Bounds::all(two.store(1).schema())));
+    assert_eq!((ledger.stored.fragments, ledger.stored.bytes), (1, BYTES.len() as u64));
+    assert_eq!((ledger.imbalance(), info.unwrap()[0].bytes), (None, BYTES.len() as u64));
+    // Told once more because somebody lost words: not counted either.
+    two.store(2).compare_held(1);
+    assert_eq!(two.tell(Report::Later), (1, 0));
+    assert_eq!(two.store(1).ledger(RUN).unwrap(), ledger);
+    // The event ended without a word to the holder: it asks, and its part goes.
+    two.store(1).remove_event(&two.primary(&other)).unwrap();
+    two.store(1).take_departures();
+    two.store(2).compare_held(1);
+    assert_eq!(two.tell(Report::Later), (1, 1));
+    refused(two.store(2).get(&other), Kind::Fenced);
+    assert_eq!(two.store(1).ledger(RUN).unwrap().late.fragments, 0, "only asked");
+    assert_eq!(two.store(1).ledger(RUN).unwrap().imbalance(), None);
+}
+
+#[test]
+fn only_what_is_new_is_told_promptly() {
+    let dir = TempDir::new();
+    // One source more at the holder.
+    let stores = [1, 2].map(|id| Store::create(&path(&dir, id), &keyspace(3), small_config()).unwrap());
+    let map = with_table(&stores);
+    let sources = vec![("0".to_owned(), vec![1]), ("1..2".to_owned(), vec![2])];
+    let map = map.next_map(&Change::Table { keyspace: "model".into(), from_run: 5, sources }).unwrap();
+    let map = Arc::new(map);
+    for store in &stores {
+        store.adopt_map(&map).unwrap();
+        store.run_open(RUN, &keyspace(3).run).unwrap();
+    }
+    let two = Two { dir, map, stores: stores.map(Some) };
+    let (first, second) = (two.key(1, 0, 2), two.key(1, 0, 3));
+    assert_eq!(put(two.store(2), &first, BYTES).unwrap(), PutOutcome::Stored);
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    assert_eq!(put(two.store(2), &second, BYTES).unwrap(), PutOutcome::Stored);
+    // The event ends in between: of what was in time none is counted late.
+    two.store(1).remove_event(&two.primary(&first)).unwrap();
+    assert_eq!(two.tell(Report::Prompt), (1, 1));
+    let ledger = two.store(1).ledger(RUN).unwrap();
+    assert_eq!((ledger.late.fragments, ledger.removed.fragments, ledger.imbalance()), (1, 1, None));
+    // One removed fragment leaves the rest of its event where it is.
+    let (first, second) = (two.key(1, 1, 2), two.key(1, 1, 3));
+    for key in [&first, &second] {
+        assert_eq!(put(two.store(2), key, BYTES).unwrap(), PutOutcome::Stored);
+    }
+    assert_eq!(two.tell(Report::Prompt), (2, 0));
+    two.depart();
+    two.store(1).remove(&first).unwrap();
+    assert_eq!(two.depart(), [Departed::Fragment(first)]);
+    refused(two.store(2).get(&first), Kind::Fenced);
+    assert!(two.store(2).get(&second).unwrap().is_some());
+    assert_eq!(put(two.store(2), &first, BYTES).unwrap(), PutOutcome::Late, "it stays closed");
+}
+
+#[test]
+fn a_run_ends_where_its_homes_know_all_and_what_was_accepted_stays() {
+    let mut two = Two::new();
+    let (own, other) = (two.key(1, 0, 1), two.key(1, 0, 2));
+    assert_eq!(put(two.store(1), &own, BYTES).unwrap(), PutOutcome::Stored);
+    assert_eq!(put(two.store(2), &other, BYTES).unwrap(), PutOutcome::Stored);
+    two.store(2).run_stop(RUN).unwrap();
+    let message = refused(two.store(2).begin_close(RUN), Kind::Unavailable);
+    assert!(message.contains("fragments of 1 events of which their homes may not know"), "{message}");
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    let lease = two.store(1).get_any(&GetAny::default()).unwrap().pop().unwrap();
+    lease.accept(&["main"]).unwrap();
+    drop(lease);
+    for id in [1, 2] {
+        two.store(id).run_close(RUN).unwrap();
+    }
+    // Both come back: the archive has not taken it yet.
+    for id in [2, 1] {
+        two.restart(id);
+    }
+    assert_eq!(&two.store(2).get(&other).unwrap().unwrap()[..], BYTES);
+    assert_eq!(two.tell(Report::Later), (1, 0), "the home goes on to know it");
+    let event = two.store(1).get_event(&two.primary(&own), &Sources::All).unwrap().unwrap();
+    assert_eq!((event.state, event.fragments.len()), (LiveState::Accepted, 2));
+    assert!(two.store(1).release(&two.primary(&own)).unwrap());
+    two.depart();
+    refused(two.store(2).get(&other), Kind::Fenced);
+    two.restart(2);
+    refused(two.store(2).get(&other), Kind::Fenced);
+    // Of a run that is over nothing is taken, and nothing asked for twice.
+    refused(put(two.store(2), &two.key(1, 3, 2), BYTES), Kind::Closed);
+}
+
+#[test]
+fn a_store_with_a_warm_level_takes_no_table() {
+    let dir = TempDir::new();
+    let stores = [1, 2].map(|id| {
+        let warm = vec![WarmDevice::directory(dir.path().join(format!("w{id}")), 3 << 20)];
+        let config = Config { container_bytes: 128 << 10, device_log_bytes: 256 << 10, warm, ..small_config() };
+        Store::create(&path(&dir, id), &keyspace(2), config).unwrap()
+    });
+    let message = refused(stores[0].adopt_map(&with_table(&stores)), Kind::Invalid);
+    assert!(message.contains("has a warm level") && message.contains("without containers"), "{message}");
+}
