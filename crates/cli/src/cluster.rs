@@ -25,13 +25,16 @@ Example: three nodes on this machine, and what became of the first run on all of
   forebay ledger unix:/tmp/n1.sock,unix:/tmp/n2.sock 1";
 
 const CHANGE_HELP: &str = "\
-Write the next map: a node is taken out of new runs, or gets a share of them. Runs that have begun stay where they are, so `--from-run` is \
+Write the next map: a node is taken out of new runs, or gets a share of them, or a look-up table says which nodes hold the bytes of which \
+sources (`--table`, for each range of sources; each source once, in ascending order, and all of them). Runs that have begun stay where they are, so `--from-run` is \
 a number that no node has begun: choose it well above the next run. Give the new file to one node in place of its old one, and send that \
 node SIGHUP (or restart it): the others learn it from there. A node that is away learns it when it is back.
 
 Example: node 2 is broken; runs from 120 on are taken without it, and node 4 is added:
   forebay cluster change map.json map-2.json --take-out 2 --from-run 120
-  forebay cluster change map-2.json map-3.json --add n4=tcp://daq04:7440=7f3a…  --from-run 120";
+  forebay cluster change map-2.json map-3.json --add n4=tcp://daq04:7440=7f3a…  --from-run 120
+Example: what readout nodes 1 and 2 read out stays with them, wherever the homes of the events are:
+  forebay cluster change map.json map-2.json --table 0..49=1 --table 50..99=2 --from-run 120";
 
 const CHECK_HELP: &str = "\
 Check a file with a map: its rules, and with a PLACE whether every node of the cluster may adopt it. What is wrong is named, with exit \
@@ -90,7 +93,7 @@ struct New {
     nodes: Vec<String>,
 }
 
-/// Write the next map: without a node, or with one more, from a run on.
+/// Write the next map: without a node, with one more, or with a look-up table, from a run on.
 #[derive(clap::Args)]
 #[command(long_about = CHANGE_HELP)]
 struct Changed {
@@ -99,11 +102,17 @@ struct Changed {
     /// The file to write.
     to: PathBuf,
     /// Number of the node that gets no new runs.
-    #[arg(long, value_name = "NODE", conflicts_with = "add")]
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["add", "table"])]
     take_out: Option<u16>,
     /// A node that gets its share, as NAME=ADDRESS=STORE.
-    #[arg(long, value_name = "NAME=ADDRESS=STORE", required_unless_present = "take_out")]
+    #[arg(long, value_name = "NAME=ADDRESS=STORE", conflicts_with = "table")]
     add: Option<String>,
+    /// Sources and the number of the node that holds their bytes, as SOURCES=NODE; repeated.
+    #[arg(long, value_name = "SOURCES=NODE", required_unless_present_any = ["take_out", "add"])]
+    table: Vec<String>,
+    /// The keyspace of the table; not needed where the map has one.
+    #[arg(long, value_name = "NAME", requires = "table")]
+    keyspace: Option<String>,
     /// First run of the new map.
     #[arg(long, value_name = "RUN")]
     from_run: u64,
@@ -238,11 +247,31 @@ impl Changed {
                 let id = known.map_or(free, |known| known.id);
                 Change::Add { node: Node { id, ..new }, from_run }
             }
-            (None, None) => return Err(Error::invalid("say what changes: --take-out NODE or --add NODE")),
+            (None, None) => Change::Table { keyspace: self.table_keyspace(&map)?, from_run, sources: self.sources()? },
         };
         let next = map.next_map(&change)?;
         write(&self.to, &next)?;
         say(&next, &self.to, out)
+    }
+
+    fn table_keyspace(&self, map: &ClusterMap) -> Result<String> {
+        let names: Vec<&str> = map.keyspaces().map(|(name, _)| name).collect();
+        match (&self.keyspace, &names[..]) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, [name]) => Ok((*name).to_owned()),
+            (None, _) => Err(Error::invalid(format!("say whose table it is: --keyspace {}", names.join(" or ")))),
+        }
+    }
+
+    fn sources(&self) -> Result<Vec<(String, Vec<u16>)>> {
+        let one = |text: &String| {
+            let parts = text.rsplit_once('=').and_then(|(sources, node)| Some((sources, node.parse().ok()?)));
+            let (sources, node) = parts.ok_or_else(|| {
+                Error::invalid(format!("`{text}` is no part of a table: give SOURCES=NODE, such as 0..49=1"))
+            })?;
+            Ok((sources.to_owned(), vec![node]))
+        };
+        self.table.iter().map(one).collect()
     }
 }
 

@@ -112,6 +112,33 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     for run in ["1", "100"] {
         assert_code(&nodes.run(&["run", "CLUSTER", "close", run]), 0);
     }
+    // The bytes of all runs from 200 on stay with node 3, wherever the homes of their events are.
+    let table = ["cluster", "change", "map.json", "table.json", "--table", "0=3", "--from-run", "200"];
+    assert_code(&nodes.run(&table), 0);
+    std::fs::rename(nodes.temp.root.join("table.json"), nodes.temp.root.join("map.json")).unwrap();
+    nodes.servers[0].as_ref().unwrap().signal("HUP");
+    let end = Instant::now() + Duration::from_secs(40);
+    while stdout(&nodes.run(&["cluster", "status", "CLUSTER"])).matches("epoch 4").count() != 3 {
+        assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
+    }
+    for event in 0..9 {
+        assert_code(&nodes.run(&["put", "CLUSTER", &format!("200/{}/0", event * 64), "bytes of a detector"]), 0);
+    }
+    let held = nodes.temp.run(&["get", &format!("unix:{}", nodes.temp.root.join("n3.sock").display()), "200/0/0"]);
+    assert!(stdout(&held).contains("bytes of a detector"), "{}", stderr(&held));
+    assert_code(&nodes.run(&["take", "CLUSTER", "-n", "20", "--accept", "main"]), 0);
+    assert_code(&nodes.run(&["run", "CLUSTER", "stop", "200"]), 0);
+    // A mover at each node takes the node's events, and reads their bytes where they are.
+    for id in 1..=3 {
+        let from = format!("unix:{}", nodes.temp.root.join(format!("n{id}.sock")).display());
+        let moving = ["move", "--from", &from, "--to", "dir:archive", "--once", "--move-after", "0s"];
+        assert_code(&nodes.temp.run(&moving), 0);
+    }
+    for event in 0..9 {
+        let archived = nodes.temp.run(&["archive", "cat", "dir:archive", &format!("200/{}", event * 64), "0"]);
+        assert_eq!(stdout(&archived), "bytes of a detector", "{}", stderr(&archived));
+    }
+    assert_code(&nodes.run(&["run", "CLUSTER", "close", "200"]), 0);
     // The directory of a node that nobody serves changes no runs.
     let (code, ..) = nodes.servers[2].take().unwrap().end("TERM");
     assert_eq!(code, Some(0));
@@ -131,6 +158,7 @@ fn maps_that_cannot_be_are_refused_with_words() {
         (&["new", "m.json", "--node", "a=tcp://h:1=n1", "--node", "b=tcp://h:1=n1"], "another one hold store"),
         (&["check", "missing.json"], "cannot be read"),
         (&["status", "n1"], "give addresses of its nodes"),
+        (&["change", "missing.json", "m.json", "--from-run", "9"], "--table"),
     ] {
         let refused = temp.run(&[&["cluster"], arguments].concat());
         assert_code(&refused, 2);
