@@ -2,9 +2,8 @@
 //!
 //! *Not here*: connections, repeats, deadlines (`pool.rs`).
 
-use crate::elsewhere::OfCluster;
+use crate::elsewhere::OtherNodes;
 use crate::heartbeat::Heartbeat;
-use crate::options::Options;
 use crate::pool::Pool;
 use forebay_core::{Error, KeySchema, Keyspace, Result, RingKeyspace};
 use std::sync::{Arc, OnceLock};
@@ -19,29 +18,18 @@ pub(crate) struct Inner {
     pub(crate) pool: Pool,
     keyspace: Keyspace,
     heartbeat: OnceLock<Heartbeat>,
-    /// The cluster of which the server is a node.
-    pub(crate) cluster: OfCluster,
+    /// Other nodes of the server's cluster.
+    pub(crate) others: Box<dyn OtherNodes>,
 }
 
 impl Client {
-    /// Connects to a server: `tcp://host:7440`, `tls://host:7440` or `unix:/path`.
-    ///
-    /// # Errors
-    /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, a keyspace that is a ring;
-    /// `Unavailable` where nobody answers within the deadline.
-    pub fn connect(address: &str, options: Options) -> Result<Client> {
-        Client::of_pool(Pool::connect(address, options)?)
-    }
-
-    pub(crate) fn of_pool(pool: Pool) -> Result<Client> {
+    pub(crate) fn of_pool(pool: Pool, others: Box<dyn OtherNodes>) -> Result<Client> {
         let text = &pool.welcome.keyspace;
         let keyspace = Keyspace::from_toml(text).map_err(|error| match RingKeyspace::from_toml(text) {
             Ok(ring) => Error::invalid(format!("keyspace `{}` is a ring: connect to it with RingClient", ring.name)),
             Err(_) => error,
         })?;
-        Ok(Client {
-            inner: Arc::new(Inner { pool, keyspace, heartbeat: OnceLock::new(), cluster: OfCluster::default() }),
-        })
+        Ok(Client { inner: Arc::new(Inner { pool, keyspace, heartbeat: OnceLock::new(), others }) })
     }
 
     /// The keyspace.
@@ -62,7 +50,7 @@ impl Client {
     /// Ends: free connections are closed, further calls answer `Closed`. Leases are left to their time.
     pub fn close(&self) {
         self.pool().close();
-        self.inner.cluster.close();
+        self.inner.others.close();
     }
 
     pub(crate) fn pool(&self) -> &Pool {

@@ -1,6 +1,7 @@
-//! A connection to a keyspace of which it is not known what it is.
+//! Connections to a server: to events, or to a keyspace of which it is not known what it is.
 
 use crate::client::Client;
+use crate::cluster::Joined;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::ring::RingClient;
@@ -25,6 +26,17 @@ impl Connected {
         if RingKeyspace::is_named_by(&pool.welcome.keyspace) {
             return RingClient::of_pool(pool).map(Connected::Ring);
         }
-        Client::of_pool(pool).map(Connected::Events)
+        Client::of_pool(pool, Box::<Joined>::default()).map(Connected::Events)
+    }
+}
+
+impl Client {
+    /// Connects to a server: `tcp://host:7440`, `tls://host:7440` or `unix:/path`.
+    ///
+    /// # Errors
+    /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, a keyspace that is a ring;
+    /// `Unavailable` where nobody answers within the deadline.
+    pub fn connect(address: &str, options: Options) -> Result<Client> {
+        Client::of_pool(Pool::connect(address, options)?, Box::<Joined>::default())
     }
 }

@@ -8,44 +8,22 @@
 //! *Invariants*: no call hands out what stands for bytes in their place; what a holder answers is what its home counts, by length
 //! and checksum.
 //!
-//! *Not here*: which node holds what (`cluster/mod.rs`).
+//! *Not here*: which node holds what (`cluster/joined.rs`).
 
 use crate::client::Client;
-use crate::cluster::{ClusterClient, Inner};
 use crate::fragment::Fragment;
 use forebay_core::{Elsewhere, Error, Key, Level, Result};
-use std::sync::{OnceLock, Weak};
 
-/// The cluster of which a client's server is a node.
-#[derive(Default)]
-pub(crate) struct OfCluster {
-    /// The client of a cluster that made this one.
-    within: OnceLock<Weak<Inner>>,
-    /// Made when it is needed, where no client of a cluster made this one, or that is gone.
-    own: OnceLock<ClusterClient>,
-}
+/// The other nodes of the cluster that a client's server is a node of.
+pub(crate) trait OtherNodes: Send + Sync {
+    /// Fragments at the nodes that hold them, with the node of each; `None` where it has not what it should.
+    ///
+    /// # Errors
+    /// `Unavailable` where one does not answer, by its number, or no table says which node it is.
+    fn held(&self, asking: &Client, keys: &[Key]) -> Result<Vec<(u16, Option<Fragment>)>>;
 
-impl OfCluster {
-    pub(crate) fn is_within(&self, cluster: &ClusterClient) {
-        let _ = self.within.set(cluster.downgrade());
-    }
-
-    pub(crate) fn close(&self) {
-        if let Some(own) = self.own.get() {
-            own.close();
-        }
-    }
-
-    fn of(&self, client: &Client) -> Result<ClusterClient> {
-        if let Some(within) = self.within.get().and_then(Weak::upgrade) {
-            return Ok(ClusterClient::of_inner(within));
-        }
-        if let Some(own) = self.own.get() {
-            return Ok(own.clone());
-        }
-        let cluster = client.cluster()?;
-        Ok(self.own.get_or_init(|| cluster).clone())
-    }
+    /// Connections are closed.
+    fn close(&self);
 }
 
 fn is_elsewhere(fragment: &Fragment) -> bool {
@@ -98,23 +76,23 @@ impl Client {
         if away.is_empty() {
             return Ok(Vec::new());
         }
-        let cluster = self.inner.cluster.of(self)?;
         let keys: Vec<Key> = away.iter().map(|(key, _)| *key).collect();
-        let found = cluster.held(&keys)?;
-        let missing: Vec<Key> =
-            keys.iter().zip(&found).filter(|(_, found)| found.is_none()).map(|(key, _)| *key).collect();
+        let found = self.inner.others.held(self, &keys)?;
         let name = |key: &Key| self.schema().text(key.as_bytes());
-        if let Some(missed) = self.get_many_here(&missing)?.iter().flatten().next() {
-            let (key, holder) = (missed.key(), cluster.holder(&missed.key()).unwrap_or_default());
-            return Err(Error::unavailable(format!(
-                "{}: node {holder} does not have its bytes, which its home counts: look at `forebay losses` there",
-                name(&key)
-            )));
+        let missing = keys.iter().zip(&found).filter(|(_, (_, found))| found.is_none());
+        let (missing, holders): (Vec<Key>, Vec<u16>) = missing.map(|(key, (holder, _))| (*key, *holder)).unzip();
+        // What was removed meanwhile the home has not either.
+        for (still, holder) in self.get_many_here(&missing)?.iter().zip(holders) {
+            if let Some(still) = still {
+                return Err(Error::unavailable(format!(
+                    "{}: node {holder} does not have its bytes, which its home counts: look at `forebay losses` there",
+                    name(&still.key())
+                )));
+            }
         }
-        for ((key, said), found) in away.iter().zip(&found) {
+        for ((key, said), (holder, found)) in away.iter().zip(&found) {
             let Some(found) = found else { continue };
             if (found.len(), found.checksum()) != (said.length as usize, said.checksum) {
-                let holder = cluster.holder(key).unwrap_or_default();
                 return Err(Error::corrupt(format!(
                     "{}: node {holder} has {} bytes of checksum {:08x}, and its home counts {} of {:08x}",
                     name(key),
@@ -125,6 +103,6 @@ impl Client {
                 )));
             }
         }
-        Ok(found)
+        Ok(found.into_iter().map(|(_, found)| found).collect())
     }
 }

@@ -1,7 +1,6 @@
 //! Putting fragments: one, or many in few frames.
 
 use crate::client::Client;
-use crate::cluster::ClusterClient;
 use crate::connection::Connection;
 use crate::retry::Failure;
 use forebay_core::{
@@ -56,15 +55,12 @@ impl Client {
     }
 }
 
-/// Who commits a reservation.
-enum By {
-    Node(Client),
-    Cluster(ClusterClient),
-}
+/// How a reservation is committed.
+pub(crate) type PutBy = Box<dyn Fn(&Key, &[u8], &PutOptions<'_>) -> Result<PutOutcome> + Send + Sync>;
 
 /// Memory of the client for one fragment, filled in place and then committed. Dropping it gives it up.
 pub struct Reservation {
-    by: By,
+    put: PutBy,
     key: Key,
     bytes: Vec<u8>,
     status: u32,
@@ -87,15 +83,16 @@ impl Client {
             return Err(Error::invalid(format!("a fragment of {length} bytes; the server takes {most} at once")));
         }
         let &PutOptions { status, attributes, deadline, persisted, level, report } = options;
-        let (by, attributes, bytes) = (By::Node(self.clone()), attributes.cloned(), vec![0; length]);
-        Ok(Reservation { by, key: *key, bytes, status, attributes, deadline, persisted, level, report })
+        let (client, attributes, bytes) = (self.clone(), attributes.cloned(), vec![0; length]);
+        let put: PutBy = Box::new(move |key, value, options| client.put(key, value, options));
+        Ok(Reservation { put, key: *key, bytes, status, attributes, deadline, persisted, level, report })
     }
 }
 
 impl Reservation {
-    /// The same over the nodes of a cluster.
-    pub(crate) fn by(self, cluster: ClusterClient) -> Reservation {
-        Reservation { by: By::Cluster(cluster), ..self }
+    /// The same, committed in this way.
+    pub(crate) fn by(self, put: PutBy) -> Reservation {
+        Reservation { put, ..self }
     }
 
     /// Puts the fragment; the answers are those of [`Client::put`].
@@ -105,10 +102,7 @@ impl Reservation {
     pub fn commit(self) -> Result<PutOutcome> {
         let Reservation { status, deadline, persisted, level, report, .. } = self;
         let options = PutOptions { status, attributes: self.attributes.as_ref(), deadline, persisted, level, report };
-        match &self.by {
-            By::Node(client) => client.put(&self.key, &self.bytes, &options),
-            By::Cluster(cluster) => cluster.put(&self.key, &self.bytes, &options),
-        }
+        (self.put)(&self.key, &self.bytes, &options)
     }
 
     /// The same for bytes that came with a CRC-32C of their own, such as from a readout board.

@@ -45,9 +45,10 @@ mod store;
 mod time;
 mod upkeep;
 
-pub use calls::{Departed, Departures, HeldPart, Lease, Producer, Range, Reservation, RunWords, Sampler, Watch};
+pub use calls::{HeldPart, Lease, Producer, Range, Reservation, RunWords, Sampler, Watch};
 pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, WarmDevice};
+pub use events::{Departed, Departures};
 pub use forebay_core as core;
 pub use forebay_core::{
     Accept, ConflictInfo, ContainerStatus, DeadTime, DebugInfo, DebugStats, DeviceStatus, EventInfo, GetAny, HoldInfo,

@@ -103,8 +103,9 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::reserve`].
     pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
-        let reservation = self.node(self.route(key).0)?.reserve(key, length, options)?;
-        Ok(reservation.by(self.clone()))
+        let cluster = self.clone();
+        let put = move |key: &Key, value: &[u8], options: &PutOptions<'_>| cluster.put(key, value, options);
+        Ok(self.node(self.route(key).0)?.reserve(key, length, options)?.by(Box::new(put)))
     }
 
     /// Puts many fragments, with one request to each of their nodes; outcomes in the same order.
@@ -227,11 +228,12 @@ impl ClusterClient {
         Ok(found)
     }
 
-    /// Fragments as the nodes have them that hold them, by the look-up tables; `None` where a node has not what it should.
+    /// Fragments as the nodes have them that hold them, by the look-up tables, with the node of each; `None` where it has not what it
+    /// should.
     ///
     /// # Errors
     /// `Unavailable` where a holder does not answer, with its name, or no table says who has it.
-    pub(crate) fn held(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
+    pub(super) fn held(&self, keys: &[Key]) -> Result<Vec<(u16, Option<Fragment>)>> {
         if keys.iter().any(|key| self.holder(key).is_none()) {
             self.learn();
         }
@@ -261,12 +263,12 @@ impl ClusterClient {
                 let what = format!("node {holder}, which has the bytes: {}", error.message());
                 Error::new(error.kind(), what).with_source(error)
             })?;
-            Ok((places, found))
+            Ok((holder, places, found))
         };
-        let mut all: Vec<Option<Fragment>> = keys.iter().map(|_| None).collect();
+        let mut all: Vec<(u16, Option<Fragment>)> = keys.iter().map(|_| (0, None)).collect();
         for part in beside(parts, true, get) {
-            let (places, found) = part?;
-            places.into_iter().zip(found).for_each(|(at, one)| all[at] = one);
+            let (holder, places, found) = part?;
+            places.into_iter().zip(found).for_each(|(at, one)| all[at] = (holder, one));
         }
         Ok(all)
     }

@@ -12,12 +12,14 @@
 //! *Not here*: what a node does with orders about runs (`forebay-cluster`).
 
 mod events;
+mod joined;
 mod one_node;
 mod range;
 mod reports;
 mod runs;
 mod select;
 
+pub(crate) use joined::Joined;
 pub use range::ClusterRange;
 pub use runs::{ClusterSampler, ClusterWatch};
 
@@ -25,14 +27,15 @@ use crate::client::Client;
 use crate::fragment::Fragment;
 use crate::objects::Producer;
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::select::Kept;
 use forebay_core::map::{ClusterMap, KeyspaceMap, Node, NodeState};
 use forebay_core::{Error, Key, KeySchema, Keyspace, Kind, Result};
 use forebay_wire::Control;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A keyspace on the nodes of a cluster: a cheap handle, cloned freely, used from any number of threads.
@@ -41,7 +44,7 @@ pub struct ClusterClient {
     inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
+struct Inner {
     keyspace: Keyspace,
     options: Options,
     placed: RwLock<Arc<Placed>>,
@@ -124,14 +127,6 @@ impl ClusterClient {
         Ok(ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn }) })
     }
 
-    pub(crate) fn downgrade(&self) -> Weak<Inner> {
-        Arc::downgrade(&self.inner)
-    }
-
-    pub(crate) fn of_inner(inner: Arc<Inner>) -> ClusterClient {
-        ClusterClient { inner }
-    }
-
     /// The keyspace.
     pub fn keyspace(&self) -> &Keyspace {
         &self.inner.keyspace
@@ -179,11 +174,9 @@ impl ClusterClient {
         let mut reasons = Vec::new();
         for address in &node.at {
             // Without the lock: a node that does not answer must not keep calls from the others.
-            match Client::connect(address, self.inner.options.clone()) {
-                Ok(client) => {
-                    client.inner.cluster.is_within(self);
-                    return Ok(self.inner.clients.lock().entry(id).or_insert(client).clone());
-                }
+            let pool = Pool::connect(address, self.inner.options.clone());
+            match pool.and_then(|pool| Client::of_pool(pool, Box::new(Joined::within(self)))) {
+                Ok(client) => return Ok(self.inner.clients.lock().entry(id).or_insert(client).clone()),
                 Err(error) => reasons.push(error.message().to_owned()),
             }
         }
@@ -196,7 +189,7 @@ impl ClusterClient {
     }
 
     /// The node that has the bytes of a fragment, by the look-up table of its run.
-    pub(crate) fn holder(&self, key: &Key) -> Option<u16> {
+    fn holder(&self, key: &Key) -> Option<u16> {
         self.placed().holder(self.schema(), key)
     }
 

@@ -14,7 +14,7 @@
 //! *Not here*: which node holds what (`core::map`); the connections between nodes (crate `cluster`).
 
 use crate::engine::Engine;
-use crate::events::{Ended, State, Word};
+use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, State, Word};
 use crate::shards::Shard;
 use crate::{PutOptions, Store};
 use forebay_core::map::Role;
@@ -23,9 +23,6 @@ use forebay_media::bytes::Entry;
 use forebay_media::hot::Location;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Departures that a shard keeps for other nodes.
-const DEPARTURES_MAX: usize = 1 << 14;
 
 /// A part of an event that this node holds, and of which its home may not know.
 #[derive(Clone, Debug)]
@@ -38,24 +35,6 @@ pub struct HeldPart {
     pub fragments: Vec<(Key, Elsewhere, u32)>,
     /// Fragments beside them.
     known: usize,
-}
-
-/// What ended at the home, and may be held by other nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departed {
-    /// An event, with all of it.
-    Event(Primary),
-    /// A fragment.
-    Fragment(Key),
-}
-
-/// Departures since they were taken last.
-#[derive(Debug, Default)]
-pub struct Departures {
-    /// What ended.
-    pub names: Vec<Departed>,
-    /// More ended than is kept here: other nodes are to compare all that they hold.
-    pub missed: bool,
 }
 
 impl Store {

@@ -1,11 +1,10 @@
 //! Taking data out by hand: one fragment, one event, a range. A removal is a decision: durable before it is answered,
 //! never undone by recovery, and what is removed stays closed.
 
-use super::holder::Departed;
 use crate::Store;
 use crate::calls::range::Walk;
 use crate::engine::{Engine, closed};
-use crate::events::{Ended, Flag, State};
+use crate::events::{Departed, Ended, Flag, State};
 use crate::placement::{At, Ticket};
 use crate::shards::{Shard, ShardGuard};
 use forebay_core::{Bounds, Key, LiveState, Primary, Result, Tally};

@@ -20,10 +20,9 @@ mod life;
 
 use life::Life;
 
-use crate::calls::Departed;
 use crate::config::Config;
 use crate::decisions::Decisions;
-use crate::events::{DecidedForm, Ended, Events, Flag, Form, Recent, Run, RunPlan, Shape};
+use crate::events::{DecidedForm, Departed, Ended, Events, Flag, Form, Recent, Run, RunPlan, Shape};
 use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked};

@@ -14,7 +14,7 @@
 use super::event::{Flag, State};
 use super::list::List;
 use super::shard::{Ended, ShardEvents};
-use forebay_core::{LiveState, Report, Tally};
+use forebay_core::{Key, LiveState, Primary, Report, Tally};
 
 /// Where an event had gone before its home became another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,27 @@ pub(crate) enum Kept {
     Accepted(u32),
     /// In the debug stream, with the reason.
     Debug(u8),
+}
+
+/// Departures that a shard keeps for other nodes.
+pub(crate) const DEPARTURES_MAX: usize = 1 << 14;
+
+/// What ended at the home, and may be held by other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departed {
+    /// An event, with all of it.
+    Event(Primary),
+    /// A fragment.
+    Fragment(Key),
+}
+
+/// Departures since they were taken last.
+#[derive(Debug, Default)]
+pub struct Departures {
+    /// What ended.
+    pub names: Vec<Departed>,
+    /// More ended than is kept here: other nodes are to compare all that they hold.
+    pub missed: bool,
 }
 
 impl ShardEvents {

@@ -1,5 +1,4 @@
-//! Events: completeness, leases, verdicts, ledger. What is here works on any node: an event may exist without a fragment in
-//! reach, and a place is a number that is handed on.
+//! Events: completeness, leases, verdicts, ledger. A place is a number that is handed on.
 //!
 //! *Not here*: where fragments are (`placement`), the bytes on a medium (`forebay-media`), the calls that people make (`calls`).
 
@@ -9,8 +8,6 @@ mod foreign;
 mod incidents;
 mod life;
 mod list;
-#[cfg_attr(not(test), expect(dead_code, reason = "the home of a cluster is its user; until then `tests.rs` is"))]
-mod outside;
 mod ready;
 mod reason;
 mod rule;
@@ -18,15 +15,14 @@ mod run;
 mod shard;
 mod slot;
 mod sources;
-#[cfg(test)]
-mod tests;
 mod timers;
 mod verdicts;
 mod waiting;
 
 pub(crate) use all::Events;
 pub(crate) use event::{EventSlab, Flag, NIL, State};
-pub(crate) use foreign::Kept as KeptForeign;
+pub(crate) use foreign::{DEPARTURES_MAX, Kept as KeptForeign};
+pub use foreign::{Departed, Departures};
 pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
 pub(crate) use reason::Reason;

@@ -10,9 +10,8 @@
 //!                    └──────────────────────────────────────────── reject ────────────┘
 //! ```
 
-use crate::calls::Departures;
 use crate::decisions::Superseded;
-use crate::events::{Ended, Flag, Shape, ShardEvents, State, Word};
+use crate::events::{Departures, Ended, Flag, Shape, ShardEvents, State, Word};
 use crate::placement::{At, Places};
 use forebay_core::map::Seat;
 use forebay_core::{Key, LiveState, SeededHasher};

@@ -1,0 +1,46 @@
+//! The other nodes for the client of one: through the client of the cluster that made it, or one of its own.
+
+use super::{ClusterClient, Inner};
+use crate::client::Client;
+use crate::elsewhere::OtherNodes;
+use crate::fragment::Fragment;
+use forebay_core::{Key, Result};
+use std::sync::{OnceLock, Weak};
+
+/// The cluster that a client's server is a node of.
+#[derive(Default)]
+pub(crate) struct Joined {
+    /// Who made the client.
+    within: Weak<Inner>,
+    /// Made when it is needed, where nobody did, or that is gone.
+    own: OnceLock<ClusterClient>,
+}
+
+impl Joined {
+    pub(super) fn within(cluster: &ClusterClient) -> Joined {
+        Joined { within: std::sync::Arc::downgrade(&cluster.inner), own: OnceLock::new() }
+    }
+
+    fn cluster(&self, asking: &Client) -> Result<ClusterClient> {
+        if let Some(inner) = self.within.upgrade() {
+            return Ok(ClusterClient { inner });
+        }
+        if let Some(own) = self.own.get() {
+            return Ok(own.clone());
+        }
+        let cluster = asking.cluster()?;
+        Ok(self.own.get_or_init(|| cluster).clone())
+    }
+}
+
+impl OtherNodes for Joined {
+    fn held(&self, asking: &Client, keys: &[Key]) -> Result<Vec<(u16, Option<Fragment>)>> {
+        self.cluster(asking)?.held(keys)
+    }
+
+    fn close(&self) {
+        if let Some(own) = self.own.get() {
+            own.close();
+        }
+    }
+}
