@@ -86,7 +86,7 @@ impl Client {
     /// As [`Client::get`]; the first error of a key is that of the call.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
         let mut found = self.get_many_here(keys)?;
-        self.fetch_elsewhere(found.iter_mut())?;
+        self.fetch_elsewhere(&mut found)?;
         Ok(found)
     }
 
@@ -159,7 +159,7 @@ impl Client {
         let Some(event) = answer.said? else { return Ok(None) };
         let mut event = event_of(keyspace, event, &mut Cutter::new(answer.payload))?;
         let fragments = event.fragments.len();
-        self.fetch_all_elsewhere([&mut event.fragments])?;
+        self.fetch_list(&mut event.fragments)?;
         // Something was removed since it was read, such as the event.
         if event.fragments.len() < fragments { self.get_event(primary, sources) } else { Ok(Some(event)) }
     }
@@ -242,7 +242,7 @@ impl Range {
             self.part.is_over = true;
             self.part.under_way = None;
         }
-        self.client.fetch_all_elsewhere([&mut here]).map_err(Failure::Refused)?;
+        self.client.fetch_list(&mut here).map_err(Failure::Refused)?;
         self.part.here = here.into();
         Ok(())
     }

@@ -203,7 +203,7 @@ impl Sampler {
         })?;
         let Some(sample) = sample else { return Ok(None) };
         let mut fragments = cutter.all(sample.fragments)?;
-        client.fetch_all_elsewhere([&mut fragments])?;
+        client.fetch_list(&mut fragments)?;
         Ok(Some(Sample {
             primary: sample.primary,
             state: sample.state.into(),

@@ -47,6 +47,19 @@ impl Drop for Kept {
 
 forebay_core::implement_lease_holder!(Kept, Fragment, |held| held.client);
 
+/// How often others are asked for in place of events whose bytes cannot be read.
+const ROUNDS: usize = 8;
+
+/// A lease that is given back.
+struct Blocked(Lease);
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // Where that fails its time-out does the same, and counts.
+        let _ = self.0.requeue();
+    }
+}
+
 /// A lease with its fragments.
 pub(crate) fn cut_lease<H>(
     holder: H,
@@ -90,28 +103,74 @@ impl Verdict {
 
 impl Client {
     /// Leases up to `n` ready events of a stage, and reads the chosen sources in the same answer. Waits for a first one as
-    /// long as asked; an empty answer says that there was none.
+    /// long as asked; an empty answer says that there was none. Events whose bytes cannot be read now are given back, and others
+    /// are taken.
     ///
     /// # Errors
     /// As `Store::get_any`, and `Unavailable` where the server does not answer in time. Leases of a lost answer come back
-    /// by their time.
+    /// by their time. Of bytes that other nodes have also `Corrupt`, where no other event was ready.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
-        let mut out = WireWriter::new();
-        out.get_any(request)?;
-        let meta = out.finish();
-        self.leases(Call::GetAny, &meta, request.wait, request.lease)
+        let mut asked = request.clone();
+        let (mut found, mut blocked, mut failed) = (Vec::new(), Vec::new(), None);
+        for _ in 0..ROUNDS {
+            let mut out = WireWriter::new();
+            out.get_any(&asked)?;
+            let leases = self.leases(Call::GetAny, &out.finish(), asked.wait, asked.lease)?;
+            if leases.is_empty() {
+                break;
+            }
+            let Some(error) = self.fetch_leases(leases, &mut found, &mut blocked) else { break };
+            failed = Some(error);
+            // Held until others are found: given back now, they would be the next ones.
+            (asked.n, asked.wait) = (request.n - found.len(), NO_WAIT);
+            if asked.n == 0 {
+                break;
+            }
+        }
+        match failed {
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(found),
+        }
     }
 
     /// Leases a named event in any stage; `None` where it is not there, not ready, held back, or leased.
     ///
     /// # Errors
-    /// As `Store::lease`, and `Unavailable`.
+    /// As `Store::lease`, and `Unavailable`; of bytes that other nodes have also `Corrupt`.
     pub fn lease(&self, primary: &Primary, duration: Option<Duration>) -> Result<Option<Lease>> {
         let mut out = WireWriter::new();
         out.short(primary.as_bytes())?;
         out.milliseconds(duration.unwrap_or_default())?;
-        let meta = out.finish();
-        Ok(self.leases(Call::Lease, &meta, NO_WAIT, duration)?.pop())
+        let leases = self.leases(Call::Lease, &out.finish(), NO_WAIT, duration)?;
+        let mut found = Vec::new();
+        match self.fetch_leases(leases, &mut found, &mut Vec::new()) {
+            Some(error) => Err(error),
+            None => Ok(found.pop()),
+        }
+    }
+
+    /// Reads what other nodes have of leased events. Those of which it cannot be read are given back, or left to their time where
+    /// it is not there: that counts as a failed delivery.
+    fn fetch_leases(
+        &self,
+        mut leases: Vec<Lease>,
+        found: &mut Vec<Lease>,
+        blocked: &mut Vec<Blocked>,
+    ) -> Option<Error> {
+        let outcomes = self.fetch_lists(leases.iter_mut().map(|lease| &mut lease.fragments));
+        let mut failed = None;
+        for (lease, outcome) in leases.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => found.push(lease),
+                Err(error) => {
+                    if error.kind() != Kind::Corrupt {
+                        blocked.push(Blocked(lease));
+                    }
+                    failed = Some(error);
+                }
+            }
+        }
+        failed
     }
 
     fn leases(&self, call: Call, meta: &[u8], wait: Duration, time: Option<Duration>) -> Result<Vec<Lease>> {
@@ -134,11 +193,7 @@ impl Client {
             let held = together.hold(Kept::new(self, primary, token, time), primary, token);
             cut_lease(held, lease, &mut cutter)
         };
-        let mut leases: Vec<Lease> = answer.said.into_iter().map(hold).collect::<Result<_>>()?;
-        // Nobody works on them: another worker may reach what this one does not.
-        self.fetch_all_elsewhere(leases.iter_mut().map(|lease| &mut lease.fragments))
-            .inspect_err(|_| together.give_back())?;
-        Ok(leases)
+        answer.said.into_iter().map(hold).collect()
     }
 
     /// Reads sources of an event under lease, for the holder of the token.
@@ -161,7 +216,7 @@ impl Client {
             })
         })?;
         let mut fragments = Cutter::new(answer.payload).all(answer.said)?;
-        self.fetch_all_elsewhere([&mut fragments])?;
+        self.fetch_list(&mut fragments)?;
         Ok(fragments)
     }
 

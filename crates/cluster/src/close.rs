@@ -9,7 +9,7 @@
 //! ends there too. A node that is opened again in between takes puts until then. A home that dies in between tells the others
 //! when it is back.
 
-use crate::keyspace::Keyspace;
+use crate::keyspace::{FORWARDED, Keyspace};
 use forebay_core::{Error, Kind, Result};
 use forebay_wire::Control;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ impl Keyspace {
             tokio::spawn(async move { peer.forwards.control(&order).await.map(drop) })
         });
         let told: Vec<_> = told.collect();
-        self.tell_homes().await;
+        // What is not told by then bars the close, with words.
+        let _ = tokio::time::timeout(FORWARDED, self.tell_homes()).await;
         for told in told {
             let _ = told.await;
         }

@@ -8,16 +8,15 @@
 //! *Invariants*: what is held stays untold until its home has answered for it; a run is closed only where nothing is untold
 //! (`close.rs` has all of it told first, the store refuses otherwise).
 //!
-//! *On failure*: after a call that failed it is not known what the home has: all is asked, and not told, until one succeeds, so that
-//! nothing is counted twice. Departures that did not arrive are not kept: the node compares all that it holds.
+//! *On failure*: after a call that failed it is not known what the home has: what was told with it is asked about from then on, so that
+//! nothing is counted twice. What a home has no space for is behind the others the next time. Departures that did not arrive are not kept: the node compares all that it holds.
 
 use crate::keyspace::{Keyspace, Peer};
-use forebay_core::{Elsewhere, Key, Level, Primary, PutOptions, PutOutcome, Report, Result};
-use forebay_store::{Departed, HeldPart};
+use forebay_core::{Elsewhere, Error, Key, Kind, Level, Primary, PutOptions, PutOutcome, Report, Result};
+use forebay_store::{Departed, HeldPart, Store};
 use forebay_wire::Control;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often it is looked whether there is anything to tell.
@@ -26,8 +25,6 @@ const LOOK: Duration = Duration::from_millis(250);
 const GATHER: Duration = Duration::from_millis(1);
 /// Age from which on a holder asks its home about fragments that clients tell.
 const ASK_AFTER: Duration = Duration::from_secs(1);
-/// How long a home may make a fragment wait for space.
-const PUT: Duration = Duration::from_millis(500);
 /// Parts of events that are read at once.
 const PARTS: usize = 256;
 /// Fragments of one request, except for those of one event.
@@ -41,8 +38,6 @@ const NAMES_MAX: usize = 1 << 16;
 pub(crate) struct ToHolder {
     /// Held while something is under way.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// The last call failed: it is not known what the home has.
-    is_doubtful: AtomicBool,
     departing: Mutex<Departing>,
 }
 
@@ -136,7 +131,6 @@ impl Keyspace {
             Ok(true) => self.stirred.notify_one(),
             Ok(false) => {}
             Err(error) => {
-                peer.held.is_doubtful.store(true, Ordering::Relaxed);
                 tracing::debug!(node = peer.node, name = peer.name, %error, "a node was not told what is held here");
             }
         }
@@ -170,7 +164,7 @@ impl Keyspace {
         told
     }
 
-    /// Answers whether there was anything.
+    /// Answers whether anything was told.
     async fn tell_held(&self, peer: &Peer, ask_after: Duration) -> Result<bool> {
         let mut any = false;
         loop {
@@ -179,24 +173,19 @@ impl Keyspace {
             let prompt = of(Report::Prompt, Duration::ZERO).await?;
             let later = of(Report::Later, ask_after).await?;
             let read = prompt.len().max(later.len());
-            let report = match peer.held.is_doubtful.load(Ordering::Relaxed) {
-                true => Report::Later,
-                false => Report::Prompt,
-            };
-            let all_told =
-                self.tell_parts(peer, prompt, report).await? & self.tell_parts(peer, later, Report::Later).await?;
-            peer.held.is_doubtful.store(!all_told, Ordering::Relaxed);
-            any |= read > 0;
-            if read < PARTS || !all_told {
-                return Ok(any && all_told);
+            for (parts, report) in [(prompt, Report::Prompt), (later, Report::Later)] {
+                any |= !parts.is_empty();
+                self.tell_parts(peer, parts, report).await?;
+            }
+            if read < PARTS {
+                return Ok(any);
             }
         }
     }
 
-    /// Answers whether the home has answered for all of them.
-    async fn tell_parts(&self, peer: &Peer, parts: Vec<HeldPart>, report: Report) -> Result<bool> {
-        let mut all_told = true;
-        let mut parts = parts.into_iter().filter(|part| !part.fragments.is_empty()).peekable();
+    async fn tell_parts(&self, peer: &Peer, parts: Vec<HeldPart>, report: Report) -> Result<()> {
+        let mut failed = Ok(());
+        let mut parts = parts.into_iter().peekable();
         while parts.peek().is_some() {
             let mut some: Vec<HeldPart> = Vec::new();
             let mut fragments = 0;
@@ -206,51 +195,76 @@ impl Keyspace {
                 fragments += part.fragments.len();
                 some.push(part);
             }
-            all_told &= self.tell_some(peer, some, report).await?;
-        }
-        Ok(all_told)
-    }
-
-    async fn tell_some(&self, peer: &Peer, parts: Vec<HeldPart>, report: Report) -> Result<bool> {
-        let bytes: Vec<[u8; Elsewhere::BYTES]> =
-            parts.iter().flat_map(|part| &part.fragments).map(|(_, away, _)| away.to_bytes()).collect();
-        let fragments = parts.iter().flat_map(|part| {
-            part.fragments.iter().enumerate().map(move |(at, (key, _, status))| {
-                // With the first one: they are of the event.
-                let attributes = Some(&part.attributes).filter(|set| at == 0 && !set.is_empty());
-                (*key, *status, attributes)
-            })
-        });
-        let puts: Vec<(Key, &[u8], PutOptions<'_>)> = fragments
-            .zip(&bytes)
-            .map(|((key, status, attributes), bytes)| {
-                let level = Some(Level::Elsewhere);
-                let options =
-                    PutOptions { status, attributes, deadline: Some(PUT), level, report, ..PutOptions::default() };
-                (key, &bytes[..], options)
-            })
-            .collect();
-        let mut outcomes = peer.client.put_many(&puts).await?.into_iter();
-        let mut all_told = true;
-        for part in parts {
-            let mut gone = Vec::new();
-            let mut is_told = true;
-            for ((key, ..), outcome) in part.fragments.iter().zip(outcomes.by_ref()) {
-                match outcome {
-                    Ok(PutOutcome::Late | PutOutcome::LateUnknown) => gone.push(*key),
-                    Ok(_) => {}
-                    Err(error) => {
-                        is_told = false;
-                        let key = self.store.schema().text(key.as_bytes());
-                        tracing::debug!(home = peer.node, key, %error, "a fragment that is held here was not taken");
-                    }
+            // After a call that failed the others are not tried: they are asked about later as well.
+            let outcomes = match failed {
+                Ok(()) => self.tell_some(peer, &some, report).await,
+                Err(_) => Err(Error::unavailable("the call before it failed")),
+            };
+            match outcomes {
+                Ok(outcomes) => self.heard(peer, some, outcomes).await?,
+                Err(error) => {
+                    self.here(move |store| some.iter().try_for_each(|part| store.untaken(part))).await?;
+                    failed = failed.and(Err(error));
                 }
             }
-            if is_told {
-                self.here(move |store| store.told(&part, &gone)).await?;
-            }
-            all_told &= is_told;
         }
-        Ok(all_told)
+        failed
+    }
+
+    async fn tell_some(&self, peer: &Peer, parts: &[HeldPart], report: Report) -> Result<Vec<Result<PutOutcome>>> {
+        let fragments = || parts.iter().flat_map(|part| part.fragments.iter().map(move |fragment| (part, fragment)));
+        let bytes: Vec<[u8; Elsewhere::BYTES]> = fragments().map(|(_, fragment)| fragment.away.to_bytes()).collect();
+        let mut puts: Vec<(Key, &[u8], PutOptions<'_>)> = Vec::with_capacity(bytes.len());
+        for ((part, fragment), bytes) in fragments().zip(&bytes) {
+            let options = PutOptions {
+                status: fragment.status,
+                // With each: whichever is new to the home brings them.
+                attributes: Some(&part.attributes).filter(|set| !set.is_empty()),
+                // A home that is full says so at once: others may be what it waits for.
+                deadline: Some(Duration::ZERO),
+                level: Some(Level::Elsewhere),
+                report,
+                ..PutOptions::default()
+            };
+            puts.push((fragment.key, bytes, options));
+        }
+        let outcomes = peer.client.put_many(&puts).await?;
+        match outcomes.len() == puts.len() {
+            true => Ok(outcomes),
+            false => Err(Error::corrupt("an answer with another number of outcomes than puts")),
+        }
+    }
+
+    async fn heard(&self, peer: &Peer, parts: Vec<HeldPart>, outcomes: Vec<Result<PutOutcome>>) -> Result<()> {
+        let mut outcomes = outcomes.into_iter();
+        for mut part in parts {
+            let mut gone = Vec::new();
+            let whole = part.fragments.len();
+            part.fragments.retain(|fragment| {
+                let key = || self.store.schema().text(fragment.key.as_bytes());
+                match outcomes.next() {
+                    Some(Ok(PutOutcome::Late | PutOutcome::LateUnknown)) => gone.push(fragment.key),
+                    Some(Ok(_)) => {}
+                    // The same answer each time: its bytes stay here until their event ends.
+                    Some(Err(error)) if matches!(error.kind(), Kind::Conflict | Kind::Invalid) => {
+                        let (node, key) = (peer.node, key());
+                        tracing::warn!(node, key, %error, "a fragment that is held here is refused by its home");
+                    }
+                    Some(Err(error)) => {
+                        tracing::debug!(node = peer.node, key = key(), %error, "a fragment is not taken by its home yet");
+                        return false;
+                    }
+                    None => return false,
+                }
+                true
+            });
+            let is_answered = part.fragments.len() == whole;
+            let noted = move |store: &Store| {
+                store.told(&part, &gone)?;
+                if is_answered { Ok(()) } else { store.untaken(&part) }
+            };
+            self.here(noted).await?;
+        }
+        Ok(())
     }
 }

@@ -21,7 +21,7 @@ pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Resu
 /// How long an order waits for a node.
 const ORDER: Duration = Duration::from_secs(2);
 /// How long what a client asked for waits for the home of a run, which waits for the others.
-const FORWARDED: Duration = Duration::from_secs(5);
+pub(crate) const FORWARDED: Duration = Duration::from_secs(5);
 
 /// Runs that are asked for at their homes: `None` while that is under way, and what a home refused lately, and when.
 pub(crate) type Wanted = Arc<Mutex<BTreeMap<u64, Option<(Kind, String, tokio::time::Instant)>>>>;
@@ -166,6 +166,7 @@ impl Keyspace {
         if map.epoch() < own.epoch() || map.hash() == own.hash() {
             return Ok(false);
         }
+        can_keep(&map, &self.store)?;
         let later = map.clone();
         self.here(move |store| store.adopt_map(&later)).await?;
         self.meet()?;
@@ -376,6 +377,22 @@ impl Keyspace {
         seen.take(node, number)?;
         self.here_as(signed, &order).await
     }
+}
+
+/// Whether this build does what a map wants of a store.
+///
+/// # Errors
+/// `Invalid` for several copies.
+pub(crate) fn can_keep(map: &ClusterMap, store: &Store) -> Result<()> {
+    let name = &store.keyspace().name;
+    let Some(placement) = map.keyspace(name) else { return Ok(()) };
+    if placement.copies() > 1 || placement.tables().iter().any(forebay_core::map::Table::has_copies) {
+        return Err(Error::invalid(format!(
+            "keyspace `{name}` has several copies in the map, which this build does not keep: give it `copies` 1, and each \
+             source of a table one node"
+        )));
+    }
+    Ok(())
 }
 
 impl Peer {

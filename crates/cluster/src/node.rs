@@ -1,6 +1,6 @@
 //! The node: its keyspaces, the thread that keeps the others up, and what people ask about it.
 
-use crate::keyspace::{Connect, Keyspace, Wanted};
+use crate::keyspace::{Connect, Keyspace, Wanted, can_keep};
 use forebay_client::{AsyncClient, Options};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Error, Kind, Result, Signature};
@@ -165,18 +165,6 @@ impl Node {
         }
         wanted
     }
-}
-
-fn can_keep(map: &ClusterMap, store: &Store) -> Result<()> {
-    let name = &store.keyspace().name;
-    let Some(placement) = map.keyspace(name) else { return Ok(()) };
-    if placement.copies() > 1 || placement.tables().iter().any(forebay_core::map::Table::has_copies) {
-        return Err(Error::invalid(format!(
-            "keyspace `{name}` has several copies in the map, which this build does not keep: give it `copies` 1, and each \
-             source of a table one node"
-        )));
-    }
-    Ok(())
 }
 
 fn keyspaces(

@@ -60,7 +60,7 @@ fn is_empty(cluster: &Cluster, keys: &[Key]) -> bool {
 
 #[test]
 fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
-    let cluster = Cluster::with_table();
+    let cluster = Cluster::with_holders([1, 2]);
     let client = connect(&cluster);
     client.run_open(RUN, &keyspace().run).unwrap();
     fill(&client, RUN);
@@ -139,7 +139,7 @@ fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
 
 #[test]
 fn a_readout_node_puts_into_its_own_store_and_the_homes_hear_of_it() {
-    let mut cluster = Cluster::with_table();
+    let mut cluster = Cluster::with_holders([1, 2]);
     let client = connect(&cluster);
     client.run_open(RUN, &keyspace().run).unwrap();
     // As an embedded readout: no client, no home on the way.
@@ -203,7 +203,7 @@ fn a_readout_node_puts_into_its_own_store_and_the_homes_hear_of_it() {
 
 #[test]
 fn what_is_held_by_a_node_that_is_away_is_given_back_and_named() {
-    let mut cluster = Cluster::with_table();
+    let mut cluster = Cluster::with_holders([1, 2]);
     let options = Options { deadline: Duration::from_millis(400), ..Options::default() };
     let client = ClusterClient::connect(&cluster.addresses(), options).unwrap();
     client.run_open(RUN, &keyspace().run).unwrap();
@@ -236,4 +236,94 @@ fn what_is_held_by_a_node_that_is_away_is_given_back_and_named() {
     cluster.start(3);
     eventually("it is told by the holder", || client.get(&away).is_ok_and(|found| found.is_some()));
     assert_eq!(client.put(&away, &bytes(&away), &PutOptions::default()).unwrap(), PutOutcome::Duplicate);
+}
+
+/// The key of the n-th event that has its home at a node, of this source.
+fn of_home(cluster: &Cluster, home: u16, n: usize, source: u64) -> Key {
+    let event = cluster.events_at(home, RUN, n + 1)[n];
+    let schema = keyspace().schema;
+    schema.key(&[RUN, schema.values(event.as_bytes())[1], source]).unwrap()
+}
+
+#[test]
+fn what_was_acknowledged_outlives_a_stop_and_a_close_of_its_home() {
+    let mut cluster = Cluster::with_holders([1, 2]);
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    let keys: Vec<Key> = (0..30).map(|n| of_home(&cluster, 3, n, 1)).collect();
+    cluster.stop(3);
+    for key in &keys[1..] {
+        let outcome = cluster.store(2).put(key, &bytes(key), &PutOptions::default()).unwrap();
+        assert_eq!(outcome, PutOutcome::Stored);
+    }
+    client.run_stop(RUN).unwrap();
+    cluster.start(3);
+    eventually("the home has all that was taken before the stop", || {
+        cluster.store(3).ledger(RUN).is_ok_and(|ledger| ledger.live.ready.events == 29)
+    });
+    let ledger = cluster.store(3).ledger(RUN).unwrap();
+    assert_eq!((ledger.late.fragments, ledger.refused.fragments, ledger.imbalance()), (0, 0, None));
+    // A home whose store is closed refuses for good nothing that its holder has.
+    client.run_open(RUN + 1, &keyspace().run).unwrap();
+    let placement = cluster.map.keyspace("events").unwrap().clone();
+    let schema = keyspace().schema;
+    let key = (0..).map(|event| schema.key(&[RUN + 1, event * 64, 1]).unwrap());
+    let key = { key }.find(|key| placement.home(RUN + 1, schema.primary_of(key).as_bytes()) == 3).unwrap();
+    cluster.store(3).close().unwrap();
+    let unknown = client.put(&key, &bytes(&key), &PutOptions::default()).unwrap_err();
+    assert!(unknown.kind() == Kind::OutcomeUnknown && unknown.message().contains("node 2 has the bytes"), "{unknown}");
+    cluster.stop(3);
+    cluster.start(3);
+    eventually("its home hears of it", || client.get(&key).is_ok_and(|found| found.is_some()));
+}
+
+#[test]
+fn a_full_home_hears_of_what_completes_its_events() {
+    let cluster = Cluster::with_holders([3, 2]);
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    let events = cluster.events_at(3, RUN, 1000);
+    let schema = keyspace().schema;
+    let key = |n: usize, source| schema.key(&[RUN, schema.values(events[n].as_bytes())[1], source]).unwrap();
+    let no_wait = PutOptions { deadline: Some(Duration::ZERO), ..PutOptions::default() };
+    let full = (0..).find(|&n| cluster.store(3).put(&key(n, 0), &[7; 200_000], &no_wait).is_err()).unwrap();
+    // The other source is ahead, with events that have no place at the home; then it brings what completes those that have.
+    for n in (full..full + 400).chain(0..full) {
+        assert_eq!(cluster.store(2).put(&key(n, 1), b"other", &PutOptions::default()).unwrap(), PutOutcome::Stored);
+    }
+    eventually("all that the home has is complete", || {
+        cluster.store(3).ledger(RUN).unwrap().live.ready.events == full as u64
+    });
+}
+
+#[test]
+fn a_fragment_that_its_holder_lacks_stops_nobody() {
+    let cluster = Cluster::with_holders([1, 2]);
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    let pairs: Vec<[Key; 2]> = (0..10).map(|n| [0, 1].map(|source| of_home(&cluster, 3, n, source))).collect();
+    for key in pairs.iter().flatten() {
+        assert_eq!(client.put(key, &bytes(key), &PutOptions::default()).unwrap(), PutOutcome::Stored);
+    }
+    eventually("what clients told is known", || {
+        cluster.store(2).untold(3, forebay_core::Report::Later, Duration::ZERO, 1).unwrap().is_empty()
+    });
+    // As after a loss that an operator accepted.
+    cluster.store(2).depart(&[forebay_store::Departed::Fragment(pairs[0][1])]).unwrap();
+    let mut decided = 0;
+    for _ in 0..40 {
+        for lease in client.get_any(&GetAny::default()).into_iter().flatten() {
+            lease.reject().unwrap();
+            decided += 1;
+        }
+    }
+    assert_eq!(decided, 9, "all others are decided");
+    // It is a delivery that failed, and no event that goes round for ever.
+    let ledger = cluster.store(3).ledger(RUN).unwrap();
+    assert_eq!((ledger.live.ready.events, ledger.live.leased.events), (0, 1));
+    let lacking = client.get(&pairs[0][1]).unwrap_err();
+    assert!(
+        lacking.kind() == Kind::Corrupt && lacking.message().contains("node 2 does not have its bytes"),
+        "{lacking}"
+    );
 }

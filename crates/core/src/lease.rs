@@ -89,11 +89,6 @@ impl HeldTogether {
         let (ended, failed) = (AtomicBool::new(false), AtomicBool::new(false));
         Held { by, primary, token, batch: self.0.clone(), ended, failed }
     }
-
-    /// Leases that nobody works on are given back when they are dropped.
-    pub fn give_back(&self) {
-        self.0.failed.store(true, Ordering::Relaxed);
-    }
 }
 
 impl<H: LeaseHolder> Held<H> {

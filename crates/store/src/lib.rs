@@ -45,7 +45,7 @@ mod store;
 mod time;
 mod upkeep;
 
-pub use calls::{HeldPart, Lease, Producer, Range, Reservation, RunWords, Sampler, Watch};
+pub use calls::{HeldFragment, HeldPart, Lease, Producer, Range, Reservation, RunWords, Sampler, Watch};
 pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, WarmDevice};
 pub use events::{Departed, Departures};

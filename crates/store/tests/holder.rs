@@ -7,8 +7,8 @@ mod common;
 use common::driver::keyspace;
 use common::{TempDir, key, put, refused, small_config};
 use forebay_store::core::map::{Change, ClusterMap, Hex128, Node, NodeState};
-use forebay_store::core::{Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, crc32c};
-use forebay_store::{Config, Departed, GetAny, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use forebay_store::core::{Attributes, Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, crc32c};
+use forebay_store::{Config, Departed, GetAny, HeldPart, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,20 @@ impl Two {
         for store in &stores {
             store.adopt_map(&map).unwrap();
             store.run_open(RUN, &keyspace(2).run).unwrap();
+        }
+        Two { dir, map, stores: stores.map(Some) }
+    }
+
+    /// Node 2 has one source more.
+    fn with_two_sources() -> Two {
+        let dir = TempDir::new();
+        let stores = [1, 2].map(|id| Store::create(&path(&dir, id), &keyspace(3), small_config()).unwrap());
+        let sources = vec![("0".to_owned(), vec![1]), ("1..2".to_owned(), vec![2])];
+        let table = Change::Table { keyspace: "model".into(), from_run: 5, sources };
+        let map = Arc::new(with_table(&stores).next_map(&table).unwrap());
+        for store in &stores {
+            store.adopt_map(&map).unwrap();
+            store.run_open(RUN, &keyspace(3).run).unwrap();
         }
         Two { dir, map, stores: stores.map(Some) }
     }
@@ -66,18 +80,32 @@ impl Two {
             let gone: Vec<Key> = part
                 .fragments
                 .iter()
-                .filter(|(key, away, status)| {
-                    let options = elsewhere(*status, report);
-                    let outcome = home.put(key, &away.to_bytes(), &options).unwrap();
+                .filter(|fragment| {
+                    let attributes = Some(&part.attributes).filter(|set| !set.is_empty());
+                    let options = PutOptions { attributes, ..elsewhere(fragment.status, report) };
+                    let outcome = home.put(&fragment.key, &fragment.away.to_bytes(), &options).unwrap();
                     told.0 += 1;
                     outcome.is_late()
                 })
-                .map(|(key, ..)| *key)
+                .map(|fragment| fragment.key)
                 .collect();
             told.1 += gone.len();
             holder.told(&part, &gone).unwrap();
         }
         told
+    }
+
+    /// Reads what is to be told, and has node 1 take it; the answer is still on its way.
+    fn tell_half(&self) -> HeldPart {
+        let part = self.store(2).untold(1, Report::Prompt, Duration::ZERO, 9).unwrap().pop().unwrap();
+        for fragment in &part.fragments {
+            let options = elsewhere(fragment.status, Report::Prompt);
+            assert_eq!(
+                self.store(1).put(&fragment.key, &fragment.away.to_bytes(), &options).unwrap(),
+                PutOutcome::Stored
+            );
+        }
+        part
     }
 
     /// What ended at node 1 ends at node 2.
@@ -210,18 +238,7 @@ fn a_holder_asks_and_nothing_is_counted_twice() {
 
 #[test]
 fn only_what_is_new_is_told_promptly() {
-    let dir = TempDir::new();
-    // One source more at the holder.
-    let stores = [1, 2].map(|id| Store::create(&path(&dir, id), &keyspace(3), small_config()).unwrap());
-    let map = with_table(&stores);
-    let sources = vec![("0".to_owned(), vec![1]), ("1..2".to_owned(), vec![2])];
-    let map = map.next_map(&Change::Table { keyspace: "model".into(), from_run: 5, sources }).unwrap();
-    let map = Arc::new(map);
-    for store in &stores {
-        store.adopt_map(&map).unwrap();
-        store.run_open(RUN, &keyspace(3).run).unwrap();
-    }
-    let two = Two { dir, map, stores: stores.map(Some) };
+    let two = Two::with_two_sources();
     let (first, second) = (two.key(1, 0, 2), two.key(1, 0, 3));
     assert_eq!(put(two.store(2), &first, BYTES).unwrap(), PutOutcome::Stored);
     assert_eq!(two.tell(Report::Prompt), (1, 0));
@@ -288,4 +305,172 @@ fn a_store_with_a_warm_level_takes_no_table() {
     });
     let message = refused(stores[0].adopt_map(&with_table(&stores)), Kind::Invalid);
     assert!(message.contains("has a warm level") && message.contains("without containers"), "{message}");
+}
+
+/// A put that must be stored.
+fn stored(store: &Store, key: &Key, options: &PutOptions<'_>) {
+    assert_eq!(store.put(key, BYTES, options).unwrap(), PutOutcome::Stored);
+}
+
+fn is_held(two: &Two, key: &Key) -> bool {
+    two.store(2).get(key).is_ok_and(|found| found.is_some())
+}
+
+#[test]
+fn an_answer_is_about_the_records_that_were_told_and_no_others() {
+    let plain = PutOptions::default();
+    // One is removed and another one comes, while the answer is on its way: as many as before, and not the same.
+    let two = Two::with_two_sources();
+    let (first, second) = (two.key(1, 0, 2), two.key(1, 0, 3));
+    stored(two.store(2), &first, &plain);
+    let part = two.tell_half();
+    assert!(two.store(1).remove(&first).unwrap());
+    stored(two.store(2), &second, &plain);
+    two.depart();
+    two.store(2).told(&part, &[]).unwrap();
+    assert_eq!(two.tell(Report::Prompt), (1, 0), "the home hears of the second");
+    // The whole event ends, and another part of it comes.
+    let (first, second) = (two.key(1, 1, 2), two.key(1, 1, 3));
+    stored(two.store(2), &first, &plain);
+    let part = two.tell_half();
+    assert!(two.store(1).remove_event(&two.primary(&first)).unwrap());
+    two.depart();
+    for key in [&first, &second] {
+        stored(two.store(2), key, &plain);
+    }
+    two.store(2).told(&part, &[]).unwrap();
+    assert_eq!(two.tell(Report::Prompt), (2, 2), "both are late, and are held no more");
+    assert!(!is_held(&two, &first) && !is_held(&two, &second));
+    // An answer says that both are gone, of which one has departed already.
+    let (first, second) = (two.key(1, 2, 2), two.key(1, 2, 3));
+    for key in [&first, &second] {
+        stored(two.store(2), key, &plain);
+    }
+    let part = two.store(2).untold(1, Report::Prompt, Duration::ZERO, 9).unwrap().pop().unwrap();
+    two.store(2).depart(&[Departed::Fragment(second)]).unwrap();
+    two.store(2).told(&part, &[first, second]).unwrap();
+    assert!(!is_held(&two, &first));
+    stored(two.store(2), &two.key(1, 3, 2), &plain);
+}
+
+#[test]
+fn nothing_is_offered_twice_by_those_who_tell() {
+    let plain = PutOptions::default();
+    let later = PutOptions { report: Report::Later, ..plain };
+    let two = Two::with_two_sources();
+    let (first, second) = (two.key(1, 0, 2), two.key(1, 0, 3));
+    // The second comes while the first is told.
+    stored(two.store(2), &first, &plain);
+    let part = two.tell_half();
+    stored(two.store(2), &second, &plain);
+    two.store(2).told(&part, &[]).unwrap();
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    // All is compared while something is to be told.
+    let (first, second) = (two.key(1, 1, 2), two.key(1, 1, 3));
+    stored(two.store(2), &first, &plain);
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    stored(two.store(2), &second, &plain);
+    two.store(2).compare_held(1);
+    assert_eq!((two.tell(Report::Prompt), two.tell(Report::Later)), ((0, 0), (2 + 2, 0)));
+    // A client tells of a fragment of an event that is old: it is not asked about before.
+    let (first, second) = (two.key(1, 2, 2), two.key(1, 2, 3));
+    stored(two.store(2), &first, &plain);
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    std::thread::sleep(Duration::from_millis(60));
+    stored(two.store(2), &second, &later);
+    assert!(two.store(2).untold(1, Report::Later, Duration::from_millis(50), 9).unwrap().is_empty());
+    let of_client = elsewhere(0, Report::Prompt);
+    assert_eq!(two.store(1).put(&second, &away(BYTES).to_bytes(), &of_client).unwrap(), PutOutcome::Stored);
+    assert_eq!(two.tell(Report::Later), (1, 0));
+    let ledger = two.store(1).ledger(RUN).unwrap();
+    assert_eq!((ledger.offered.fragments, ledger.duplicate.fragments, ledger.stored.fragments), (6, 0, 6));
+    // What is only asked about is no conflict in the account either.
+    for _ in 0..3 {
+        refused(two.store(1).put(&second, &away(b"others").to_bytes(), &elsewhere(0, Report::Later)), Kind::Conflict);
+    }
+    assert_eq!(two.store(1).ledger(RUN).unwrap(), ledger);
+}
+
+#[test]
+fn what_never_came_or_is_gone_keeps_no_run_open() {
+    let plain = PutOptions::default();
+    let two = Two::with_two_sources();
+    let settled = |two: &Two| {
+        let parts = two.store(2).untold(1, Report::Later, Duration::ZERO, 9).unwrap();
+        assert!(parts.is_empty(), "{parts:?}");
+    };
+    // A reservation of a told event is given up.
+    let (first, second) = (two.key(1, 0, 2), two.key(1, 0, 3));
+    stored(two.store(2), &first, &plain);
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    drop(two.store(2).reserve(&second, 9, &plain).unwrap());
+    settled(&two);
+    assert!(is_held(&two, &first));
+    // A fragment is removed before the holder asks about it.
+    stored(two.store(2), &second, &PutOptions { report: Report::Later, ..plain });
+    let of_client = elsewhere(0, Report::Prompt);
+    assert_eq!(two.store(1).put(&second, &away(BYTES).to_bytes(), &of_client).unwrap(), PutOutcome::Stored);
+    assert!(two.store(1).remove(&second).unwrap());
+    two.depart();
+    settled(&two);
+    // The only fragment departs beside a reservation, which is given up.
+    let (first, second) = (two.key(1, 1, 2), two.key(1, 1, 3));
+    stored(two.store(2), &first, &plain);
+    let reservation = two.store(2).reserve(&second, 9, &plain).unwrap();
+    two.store(2).depart(&[Departed::Fragment(first)]).unwrap();
+    settled(&two);
+    drop(reservation);
+    assert!(two.store(2).untold(1, Report::Prompt, Duration::ZERO, 9).unwrap().is_empty());
+    settled(&two);
+    two.store(2).run_stop(RUN).unwrap();
+    two.store(2).begin_close(RUN).unwrap();
+}
+
+#[test]
+fn what_was_taken_before_a_stop_belongs_to_the_run() {
+    let mut two = Two::with_two_sources();
+    let held = two.key(1, 0, 2);
+    stored(two.store(2), &held, &PutOptions::default());
+    two.store(1).run_stop(RUN).unwrap();
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    // Its event waits for nothing more.
+    two.store(1).tick();
+    let lease = two.store(1).get_any(&GetAny { wait: Duration::from_secs(5), ..GetAny::default() }).unwrap().pop();
+    lease.unwrap().requeue().unwrap();
+    for id in [2, 1] {
+        two.restart(id);
+    }
+    assert_eq!(two.tell(Report::Later), (1, 0));
+    assert!(is_held(&two, &held));
+    let ledger = two.store(1).ledger(RUN).unwrap();
+    assert_eq!((ledger.live.ready.fragments, ledger.late.fragments, ledger.imbalance()), (1, 0, None));
+}
+
+#[test]
+fn attributes_come_with_whatever_is_new_to_the_home_and_removals_outlive_restarts() {
+    let mut two = Two::with_two_sources();
+    let lane = Attributes::parse(&keyspace(3).attributes, &["lane=1".to_owned()]).unwrap();
+    let (own, first, second) = (two.key(1, 0, 1), two.key(1, 0, 2), two.key(1, 0, 3));
+    stored(two.store(2), &first, &PutOptions::default());
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    stored(two.store(2), &second, &PutOptions { attributes: Some(&lane), ..PutOptions::default() });
+    two.store(2).compare_held(1);
+    assert_eq!(two.tell(Report::Later), (2, 0));
+    let event = two.store(1).get_event(&two.primary(&own), &Sources::All).unwrap().unwrap();
+    assert_eq!(event.attributes, lane);
+    drop(event);
+    stored(two.store(1), &own, &PutOptions::default());
+    assert!(two.store(1).remove(&first).unwrap());
+    two.depart();
+    for id in [2, 1, 2] {
+        two.restart(id);
+        two.tell(Report::Later);
+    }
+    assert!(!is_held(&two, &first) && is_held(&two, &second));
+    // Whether or not the holder remembers that it was removed, its home does.
+    let _ = put(two.store(2), &first, BYTES).unwrap();
+    two.tell(Report::Prompt);
+    assert!(!is_held(&two, &first));
+    let ledger = two.store(1).ledger(RUN).unwrap();
+    assert_eq!((ledger.live.ready.fragments, ledger.imbalance()), (2, None));
 }

@@ -53,6 +53,21 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
         let goal = format!("{way} 10 KiB, TLS: 80 % of 1/(1/without TLS + 1/cipher alone)");
         judge.at_least(goal, Unit::Share, share, Some(0.8));
     }
+    for (id, bytes, wanted, what) in [
+        ("put", TEN_KIB, 0.95, "put 10 KiB over 3 nodes: 95 % of one server"),
+        ("put", SMALL, 0.9, "put 64 B in batches over 3 nodes: 90 % of one server"),
+        ("select", SMALL, 0.8, "get_any and verdict over 3 nodes: 80 % of one server"),
+        ("event", TEN_KIB, 0.8, "event of 100 × 10 KiB on four holders: 80 % of one server"),
+        ("table.put", TEN_KIB, 0.9, "put 10 KiB with the home elsewhere: 90 % of at home"),
+        ("held.put", TEN_KIB, 0.97, "put 10 KiB in the holder's process: 97 % of a store without a cluster"),
+    ] {
+        let share = judge.median(&format!("cluster.{id}.share"), bytes);
+        judge.at_least(what, Unit::Share, share, Some(wanted));
+    }
+    let read = judge.median("map.read", 0);
+    judge.add("a map of 500 nodes is read in 50 ms".to_owned(), Unit::Micros, read, Some(5e4), true, false);
+    let share = judge.median("map.put.share", SMALL);
+    judge.add("a put by that map: at most 1.05 × one node".to_owned(), Unit::Share, share, Some(1.05), true, false);
     let idle = judge.median("idle.bytes", 0);
     judge.add("an idle connection: at most 20 KiB".to_owned(), Unit::Bytes, idle, Some(20480.0), true, false);
     let share = judge.median("active.share", SMALL);

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! processor 0: server of Forebay | Redis | bare peer, one at a time        processor 1: the load
-//! for each repetition:  moving ─▶ tls ─▶ redis ─▶ runtimes ─▶ latency ─▶ selection ─▶ connections
+//! for each repetition:  moving ─▶ tls ─▶ redis ─▶ runtimes ─▶ latency ─▶ selection ─▶ cluster ─▶ connections
 //! all samples ─▶ medians ─▶ goals ─▶ network.md, network.json
 //! ```
 //!
 //! *Invariants*: a share uses figures of the same repetition; servers have one thread for their connections; every
 //! process is ended at the end, by its id.
 
+mod cluster;
 mod connections;
 mod goals;
 mod latency;
 mod moving;
+mod nodes;
 mod options;
 mod peer;
 mod pin;
@@ -43,13 +45,16 @@ The server has one thread for connections. Puts go in calls of 4096 fragments, f
 gets in calls of 4096 keys, of 128 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
 of memory that stays in the cache, and does nothing else; for reading once more out of 512 MiB that no cache holds, as the store's are. \
 Over TCP it has the congestion control of the system, and once more that of Forebay within a machine, which does not pace. The *limit* of TLS is the same without it, over TCP, one after the other in turns. Redis runs without persistence, driven by its own benchmark with \
-one client; round trips of both are made by the same sort of blocking socket in this program. Figures are medians of \
+one client; round trips of both are made by the same sort of blocking socket in this program. Nodes of a cluster are in one process, on \
+the processor of servers: their shares say what a cluster costs, beside one server. Figures are medians of \
 interleaved repetitions; shares are medians of the shares of each.";
 
 /// What every part works with.
 struct Measurement<'a> {
     plan: &'a Plan,
     forebay: &'a Peer,
+    /// Nodes of a cluster.
+    cluster: &'a Peer,
     bare: &'a Peer,
     redis: &'a Server,
     results: &'a mut Results,
@@ -84,6 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let forebay = Peer::start("forebay", &plan.dir, plan.hot_bytes)?;
     machine.beside.insert("TLS", tls::suite(&forebay)?);
     println!("{machine}\n{plan}");
+    let cluster = Peer::start("cluster", &plan.dir, plan.hot_bytes)?;
     let bare = Peer::start("bare", &plan.dir, 0)?;
     let redis = Server::start(&plan.dir, true)?;
     pin::process(redis.id(), pin::SERVER)?;
@@ -91,6 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut on = Measurement {
         plan: &plan,
         forebay: &forebay,
+        cluster: &cluster,
         bare: &bare,
         redis: &redis,
         results: results_of,
@@ -110,6 +117,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         each("runtimes", runtimes::measure);
         each("latency", latency::measure);
         each("selection", selection::measure);
+        each("cluster", cluster::measure);
         each("connections", connections::measure);
     }
     let goals = goals::judge(&results);

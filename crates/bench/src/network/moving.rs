@@ -6,7 +6,7 @@ use super::peer::{Peer, SOURCES};
 use super::wire::{pull, push};
 use crate::Result;
 use forebay_client::{Client, Options, Tls};
-use forebay_core::{Bounds, Key, PutOptions, PutOutcome, Sources};
+use forebay_core::{Bounds, EventStore, Key, PutOptions, PutOutcome, Sources};
 use std::time::Instant;
 
 /// Fragments of one call.
@@ -37,12 +37,12 @@ pub(super) fn count(plan: &Plan, bytes: usize) -> u64 {
 }
 
 /// The key of the n-th fragment of a run.
-pub(super) fn key(client: &Client, run: u64, number: u64) -> Result<Key> {
+pub(super) fn key(client: &impl EventStore, run: u64, number: u64) -> Result<Key> {
     Ok(client.schema().key(&[run, number / SOURCES, number % SOURCES])?)
 }
 
 /// Puts fragments of a run, many in a call; the time that it took.
-pub(super) fn put(client: &Client, run: u64, count: u64, value: &[u8]) -> Result<f64> {
+pub(super) fn put(client: &impl EventStore, run: u64, count: u64, value: &[u8]) -> Result<f64> {
     let keys = (0..count).map(|number| key(client, run, number)).collect::<Result<Vec<_>>>()?;
     let from = Instant::now();
     for part in keys.chunks(CALL) {
@@ -78,7 +78,7 @@ pub(super) fn get(client: &Client, run: u64, count: u64, bytes: usize) -> Result
 }
 
 /// Removes a run, and waits until its space is back.
-pub(super) fn end_run(client: &Client, run: u64) -> Result<()> {
+pub(super) fn end_run(client: &impl EventStore, run: u64) -> Result<()> {
     client.remove_range(&Bounds::parse(client.schema(), &run.to_string())?)?;
     client.run_stop(run)?;
     client.run_close(run)?;
@@ -136,13 +136,15 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Events of 100 fragments of 10 KiB, each in one call.
-fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str, unpaced: &str) -> Result<()> {
-    const FRAGMENTS: u64 = 100;
-    let (bytes, run) = (10 << 10, on.next_run());
-    let events = (on.plan.pass_bytes / (FRAGMENTS * bytes as u64)).max(4);
+/// Fragments of a long event.
+const FRAGMENTS: u64 = 100;
+
+/// Puts events of 100 fragments of 10 KiB, and reads each in one call; events, and the time that reading took.
+pub(super) fn long_events(plan: &Plan, client: &impl EventStore, run: u64) -> Result<(u64, f64)> {
+    let bytes = 10 << 10;
+    let events = 0..(plan.pass_bytes / (FRAGMENTS * bytes as u64)).max(4);
     let value = vec![0x5A; bytes];
-    for event in 0..events {
+    for event in events.clone() {
         let key =
             |source| client.schema().key(&[run, event, source]).map(|key| (key, &value[..], PutOptions::default()));
         let puts = (0..FRAGMENTS).map(key).collect::<forebay_core::Result<Vec<_>>>()?;
@@ -150,17 +152,24 @@ fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str
             let _ = outcome?;
         }
     }
-    let length = 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes;
-    let limit = events as f64 / pull(bare, events, length, 1, false)?;
-    let cold = events as f64 / pull(bare, events, length, 1, true)?;
     let from = Instant::now();
-    for event in 0..events {
+    for event in events.clone() {
         let found = client.get_event(&client.schema().primary(&[run, event])?, &Sources::All)?;
         if found.is_none_or(|event| event.fragments.len() != FRAGMENTS as usize) {
             return Err("an event without its fragments".into());
         }
     }
-    let rate = events as f64 / from.elapsed().as_secs_f64();
+    Ok((events.end, from.elapsed().as_secs_f64()))
+}
+
+/// Events of 100 fragments of 10 KiB, each in one call, beside the limits.
+fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str, unpaced: &str) -> Result<()> {
+    let (bytes, run) = (10 << 10, on.next_run());
+    let (events, took) = long_events(on.plan, client, run)?;
+    let length = 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes;
+    let limit = events as f64 / pull(bare, events, length, 1, false)?;
+    let cold = events as f64 / pull(bare, events, length, 1, true)?;
+    let rate = events as f64 / took;
     on.results.record(&format!("{transport}.event.share"), bytes, rate / limit);
     on.results.record(&format!("{transport}.event.cold.share"), bytes, rate / cold);
     if transport == "tcp" {

@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// Bytes of the hot region, in MiB.
     #[arg(long, default_value_t = 2048)]
     hot_mib: u64,
-    /// Only these parts (may be given several times): moving, tls, redis, runtimes, latency, selection, connections.
+    /// Only these parts (may be given several times): moving, tls, redis, runtimes, latency, selection, cluster, connections.
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
     /// Where the report goes, from the workspace root.

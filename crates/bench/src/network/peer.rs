@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Options of a peer.
 #[derive(Args)]
 pub(crate) struct PeerOptions {
-    /// `forebay` or `bare`.
+    /// `forebay`, `cluster` or `bare`.
     #[arg(long)]
     what: String,
     /// Directory for its store and its sockets.
@@ -50,9 +50,10 @@ pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
         std::io::stdin().read_to_end(&mut Vec::new())?;
         return Ok(());
     }
-    let mut keyspace = Keyspace::events("bench", SOURCES as u32);
-    keyspace.run.completeness = Completeness::Count(SOURCES as u32);
-    keyspace.run.complete_within = Duration::from_secs(3600);
+    if options.what == "cluster" {
+        return super::nodes::serve(&options.dir, options.hot_bytes);
+    }
+    let keyspace = keyspace();
     let config = Config { hot_bytes: options.hot_bytes, put_deadline: Duration::ZERO, ..Config::default() };
     let store = Store::create(&options.dir.join("store"), &keyspace, config)?;
     let listen = ["tcp://127.0.0.1:0".parse()?, "tls://127.0.0.1:0".parse()?, Endpoint::Unix(socket)];
@@ -71,6 +72,14 @@ pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
     server.stop(Duration::from_secs(2));
     store.close()?;
     Ok(())
+}
+
+/// The keyspace of all peers.
+pub(super) fn keyspace() -> Keyspace {
+    let mut keyspace = Keyspace::events("bench", SOURCES as u32);
+    keyspace.run.completeness = Completeness::Count(SOURCES as u32);
+    keyspace.run.complete_within = Duration::from_secs(3600);
+    keyspace
 }
 
 /// A self-signed certificate for this run, which clients trust.

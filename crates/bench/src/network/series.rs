@@ -81,6 +81,18 @@ pub(crate) const SERIES: &[Series] = series! {
     "echo.threads.rate" PerSecond "64 B back, 100 connections, a thread for each";
     "echo.loop.rate" PerSecond "64 B back, 100 connections, one event loop";
     "echo.stealing.rate" PerSecond "64 B back, 100 connections, tasks that move between threads";
+    "cluster.put" PerSecond "put over 3 nodes, Unix sockets";
+    "cluster.put.share" Share "the same by one server";
+    "cluster.table.put" PerSecond "put over 3 nodes, bytes on a fourth one";
+    "cluster.table.put.share" Share "the same by bytes at their homes";
+    "cluster.select" PerSecond "get_any and verdict over 3 nodes, 64 events in a call";
+    "cluster.select.share" Share "the same by one server";
+    "cluster.event" PerSecond "events of 100 fragments on four holders, each in one call";
+    "cluster.event.share" Share "the same by one server";
+    "cluster.held.put" PerSecond "put in the process of the holder, home elsewhere";
+    "cluster.held.put.share" Share "the same by a store without a cluster";
+    "map.read" Micros "a map of 500 nodes, read";
+    "map.put.share" Share "time of a put by a map of 500 nodes, by that of one node";
     "idle.bytes" Bytes "memory of the server per idle connection";
     "active.few" PerSecond "put 64 B, few active connections, sum";
     "active.many" PerSecond "put 64 B, many active connections, sum";

@@ -1,6 +1,7 @@
 //! Calls about events and fragments: at their homes.
 
 use super::{ClusterClient, may_be_elsewhere};
+use crate::elsewhere::AtHolder;
 use crate::fragment::{Event, Fragment};
 use crate::put::Reservation;
 use crate::put::too_few;
@@ -158,15 +159,16 @@ impl ClusterClient {
             moved.into_iter().zip(self.put_many(&again)?).for_each(|(at, outcome)| outcomes[at] = outcome);
         }
         for (at, _) in told {
-            if let Err(error) = &outcomes[at]
-                && !matches!(error.kind(), Kind::Closed | Kind::Conflict | Kind::Invalid)
-            {
+            if let Err(error) = &outcomes[at] {
                 let (holder, home) = routes[at];
+                // Not what the home does not take now, such as while it closes: the holder tells it again.
+                let kind = error.kind();
+                let kind = if matches!(kind, Kind::Conflict | Kind::Invalid) { kind } else { Kind::OutcomeUnknown };
                 let what = format!(
-                    "node {holder} has the bytes and tells their home, node {home}, which does not take them now: {}",
+                    "node {holder} has the bytes, and their home, node {home}, does not take them: {}",
                     error.message()
                 );
-                outcomes[at] = Err(Error::new(Kind::OutcomeUnknown, what).with_source(error.again()));
+                outcomes[at] = Err(Error::new(kind, what).with_source(error.again()));
             }
         }
         Ok(outcomes)
@@ -228,49 +230,50 @@ impl ClusterClient {
         Ok(found)
     }
 
-    /// Fragments as the nodes have them that hold them, by the look-up tables, with the node of each; `None` where it has not what it
-    /// should.
-    ///
-    /// # Errors
-    /// `Unavailable` where a holder does not answer, with its name, or no table says who has it.
-    pub(super) fn held(&self, keys: &[Key]) -> Result<Vec<(u16, Option<Fragment>)>> {
+    /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others.
+    pub(super) fn held(&self, keys: &[Key]) -> Vec<AtHolder> {
         if keys.iter().any(|key| self.holder(key).is_none()) {
             self.learn();
         }
+        let no_table = |key: &Key| {
+            let name = self.schema().text(key.as_bytes());
+            Err(Error::unavailable(format!("{name}: another node has its bytes, and no look-up table says which")))
+        };
+        let mut all: Vec<AtHolder> = keys.iter().map(|key| (0, no_table(key))).collect();
         let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (at, key) in keys.iter().enumerate() {
-            let holder = self.holder(key).ok_or_else(|| {
-                let name = self.schema().text(key.as_bytes());
-                Error::unavailable(format!("{name}: another node has its bytes, and no look-up table says which"))
-            })?;
-            parts.entry(holder).or_default().push(at);
+            if let Some(holder) = self.holder(key) {
+                parts.entry(holder).or_default().push(at);
+            }
         }
-        let get = |(holder, places): (u16, Vec<usize>)| -> Result<_> {
-            let client = self.node(holder)?;
+        let get = |(holder, places): (u16, Vec<usize>)| {
             let part: Vec<Key> = places.iter().map(|&at| keys[at]).collect();
-            let found = match client.get_many_here(&part) {
-                // Of one of them it has nothing.
-                Err(error) if error.kind() == Kind::Fenced => {
-                    let one = |key: &Key| match client.get_many_here(std::slice::from_ref(key)) {
-                        Err(error) if error.kind() == Kind::Fenced => Ok(None),
-                        found => found.map(|mut found| found.pop().flatten()),
-                    };
-                    part.iter().map(one).collect::<Result<Vec<_>>>()
-                }
-                found => found,
+            let one = |key: &Key| {
+                self.node(holder)?.get_many_here(std::slice::from_ref(key)).map(|mut found| found.pop().flatten())
             };
-            let found = found.map_err(|error| {
-                let what = format!("node {holder}, which has the bytes: {}", error.message());
-                Error::new(error.kind(), what).with_source(error)
-            })?;
-            Ok((holder, places, found))
+            let found = match self.node(holder).and_then(|client| client.get_many_here(&part)) {
+                Ok(found) => found.into_iter().map(Ok).collect(),
+                // One of them it has not, or not whole.
+                Err(error) if !matches!(error.kind(), Kind::Unavailable | Kind::Closed) => {
+                    part.iter().map(one).collect()
+                }
+                Err(error) => part.iter().map(|_| Err(error.again())).collect::<Vec<_>>(),
+            };
+            (holder, places, found)
         };
-        let mut all: Vec<(u16, Option<Fragment>)> = keys.iter().map(|_| (0, None)).collect();
-        for part in beside(parts, true, get) {
-            let (holder, places, found) = part?;
-            places.into_iter().zip(found).for_each(|(at, one)| all[at] = (holder, one));
+        for (holder, places, found) in beside(parts, true, get) {
+            for (at, one) in places.into_iter().zip(found) {
+                let one = match one {
+                    Err(error) if error.kind() == Kind::Fenced => Ok(None),
+                    one => one.map_err(|error| {
+                        let what = format!("node {holder}, which has the bytes: {}", error.message());
+                        Error::new(error.kind(), what).with_source(error)
+                    }),
+                };
+                all[at] = (holder, one);
+            }
         }
-        Ok(all)
+        all
     }
 
     /// Places of things by the homes of their events.

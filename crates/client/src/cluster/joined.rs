@@ -2,8 +2,7 @@
 
 use super::{ClusterClient, Inner};
 use crate::client::Client;
-use crate::elsewhere::OtherNodes;
-use crate::fragment::Fragment;
+use crate::elsewhere::{AtHolder, OtherNodes};
 use forebay_core::{Key, Result};
 use std::sync::{OnceLock, Weak};
 
@@ -34,8 +33,11 @@ impl Joined {
 }
 
 impl OtherNodes for Joined {
-    fn held(&self, asking: &Client, keys: &[Key]) -> Result<Vec<(u16, Option<Fragment>)>> {
-        self.cluster(asking)?.held(keys)
+    fn held(&self, asking: &Client, keys: &[Key]) -> Vec<AtHolder> {
+        match self.cluster(asking) {
+            Ok(cluster) => cluster.held(keys),
+            Err(error) => keys.iter().map(|_| (0, Err(error.again()))).collect(),
+        }
     }
 
     fn close(&self) {

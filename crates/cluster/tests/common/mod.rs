@@ -40,9 +40,9 @@ impl Cluster {
         Cluster::with(&[])
     }
 
-    /// Source 0 of all events is on node 1, and source 1 on node 2, wherever their homes are.
-    pub(crate) fn with_table() -> Cluster {
-        let sources = vec![("0".to_owned(), vec![1]), ("1".to_owned(), vec![2])];
+    /// Sources 0 and 1 of all events are on these nodes, wherever their homes are.
+    pub(crate) fn with_holders([first, second]: [u16; 2]) -> Cluster {
+        let sources = vec![("0".to_owned(), vec![first]), ("1".to_owned(), vec![second])];
         Cluster::with(&[Change::Table { keyspace: "events".into(), from_run: 0, sources }])
     }
 

@@ -143,7 +143,7 @@ impl Engine {
             match shard.events[event].state {
                 State::Live(state) if !home => {
                     let home = self.home_of(shard, shard.events.primary(event).as_bytes());
-                    shard.events.demote(event, home);
+                    shard.events.demote(event, home, self.now_ns());
                     if state == LiveState::Leased {
                         self.events.lease_ends();
                     }

@@ -32,8 +32,11 @@ impl Engine {
         let crc = checksum(value);
         let same = stored.length as usize == value.len() && stored.payload_crc == crc;
         let primary = self.keyspace.schema.primary_of(key);
-        if same && is_asked {
-            return Ok(PutOutcome::Duplicate);
+        if is_asked {
+            let name = || self.keyspace.schema.text(key.as_bytes());
+            let differs =
+                || Error::conflict(format!("{}: its holder has other bytes than those that are counted", name()));
+            return if same { Ok(PutOutcome::Duplicate) } else { Err(differs()) };
         }
         let offered = Tally::fragment(u64::from(size.counted));
         let mut shard = self.shards.cell_of(primary.as_bytes()).lock();

@@ -31,15 +31,26 @@ pub struct HeldPart {
     pub primary: Primary,
     /// Attributes that came with its fragments.
     pub attributes: Attributes,
-    /// Its fragments here that the home may not know: key, length and checksum, and the producer's status bits.
-    pub fragments: Vec<(Key, Elsewhere, u32)>,
-    /// Fragments beside them.
-    known: usize,
+    /// Its fragments here that the home may not know.
+    pub fragments: Vec<HeldFragment>,
+}
+
+/// A fragment that this node holds for another one.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldFragment {
+    /// Its key.
+    pub key: Key,
+    /// What its home has in place of its bytes.
+    pub away: Elsewhere,
+    /// The producer's status bits.
+    pub status: u32,
+    /// Its record: what is answered is about this one.
+    location: Location,
 }
 
 impl Store {
-    /// Parts of events of a home that it may not know, oldest first: those to be told at once, or those that clients tell
-    /// (`Later`), once they are as old as this.
+    /// Parts of events of a home that it may not know: those to be told at once, or those that clients tell (`Later`), once they
+    /// have waited this long. Each is behind the others the next time.
     ///
     /// # Errors
     /// `Corrupt` where an entry does not verify, `Closed`.
@@ -47,16 +58,41 @@ impl Store {
         let engine = self.engine();
         let before = engine.now_ns().saturating_sub(forebay_core::nanoseconds(age));
         let mut parts = Vec::new();
+        let mut ended = Ended::new();
+        let _effects = engine.decisions.effects.begin();
         for cell in &engine.shards.cells {
-            let shard = cell.lock();
+            let mut shard = cell.lock();
             if shard.closed {
                 return Err(crate::engine::closed());
             }
-            let due = |&event: &u32| shard.events[event].arrival_ns <= before;
-            for event in shard.events.untold(home, report).take_while(due).take(most - parts.len()) {
-                parts.push(engine.held_part(&shard, event)?);
+            let mut next = shard.events.next_untold(home, report, None);
+            let mut last = None;
+            while let Some(event) = next.filter(|_| parts.len() < most) {
+                // Those that were listed again stand behind, and end the walk.
+                let since = shard.events[event].arrival_ns;
+                if since > before || last == Some(event) {
+                    break;
+                }
+                next = shard.events.next_untold(home, report, Some(event));
+                let part = engine.held_part(&shard, event)?;
+                let is_in_flight = shard.events[event].pending > 0;
+                if !part.fragments.is_empty() {
+                    parts.push(part);
+                } else if is_in_flight {
+                    continue;
+                } else if shard.events[event].present == 0 {
+                    engine.end_foreign(&mut shard, event, &mut ended);
+                    continue;
+                } else {
+                    // What was new is gone again, or never came.
+                    shard.events.set_told(event);
+                    continue;
+                }
+                shard.events.list_again(event, report, since);
+                last = last.or(Some(event));
             }
         }
+        engine.finish(&ended);
         Ok(parts)
     }
 
@@ -66,16 +102,38 @@ impl Store {
     /// `Closed`.
     pub fn told(&self, part: &HeldPart, gone: &[Key]) -> Result<()> {
         let engine = self.engine();
-        let known = part.known + part.fragments.len() - gone.len();
+        let schema = &engine.keyspace.schema;
         engine.end_held(&part.primary, |shard, event, ended| {
-            for key in gone {
-                engine.end_held_fragment(shard, event, key, ended);
+            // Only what is still the record that was told of: it may have ended, and another one have come.
+            for fragment in &part.fragments {
+                let rest = schema.rest_of(&fragment.key);
+                let here = shard.events.slot(event, rest).ok().filter(|(_, word)| word.is_present());
+                if here.is_none_or(|(_, word)| word.location() != fragment.location) {
+                    continue;
+                }
+                if !gone.contains(&fragment.key) {
+                    if !shard.events.is_told(event) {
+                        shard.events.is_known(event, rest);
+                    }
+                } else if engine.end_held_fragment(shard, event, &fragment.key, ended) {
+                    return;
+                }
             }
-            let leaf = &shard.events[event];
-            // What came meanwhile is told next.
-            if leaf.state == State::Foreign && usize::from(leaf.present) == known && leaf.pending == 0 {
+            let all_known = || shard.events.fragments(event, |rest| !shard.events.is_known_at_home(event, rest));
+            if !shard.events.is_told(event) && shard.events[event].pending == 0 && all_known().next().is_none() {
                 shard.events.set_told(event);
             }
+        })
+    }
+
+    /// The home of an event has not answered for a part: it is asked about it later.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn untaken(&self, part: &HeldPart) -> Result<()> {
+        let engine = self.engine();
+        engine.end_held(&part.primary, |shard, event, _| {
+            shard.events.list_again(event, Report::Later, engine.now_ns());
         })
     }
 
@@ -102,7 +160,7 @@ impl Store {
             let mut shard = cell.lock();
             for event in shard.events.every_event() {
                 if shard.events[event].state == State::Foreign && shard.events[event].home() == home {
-                    shard.events.is_to_be_compared(event);
+                    shard.events.is_to_be_compared(event, self.engine().now_ns());
                 }
             }
         }
@@ -240,18 +298,18 @@ impl Engine {
 
     fn held_part(&self, shard: &Shard, event: u32) -> Result<HeldPart> {
         let primary = shard.events.primary(event);
-        let (mut fragments, mut known) = (Vec::new(), 0);
-        for (rest, location) in shard.fragments(event, |_| true) {
-            if shard.events.is_known_at_home(event, rest) {
-                known += 1;
-                continue;
-            }
+        let mut fragments = Vec::new();
+        for (rest, location) in shard.fragments(event, |rest| !shard.events.is_known_at_home(event, rest)) {
             let key = self.keyspace.schema.join(&primary, rest);
             let entry = self.placement.hot.read_entry(location);
             let entry = entry.ok_or_else(|| Error::corrupt(format!("{key:?}: its entry does not verify")))?;
-            fragments.push((key, Elsewhere { length: entry.length, checksum: entry.payload_crc }, entry.status));
+            let away = Elsewhere { length: entry.length, checksum: entry.payload_crc };
+            // What another node has was counted here while this one led the event.
+            if !entry.flags.is_elsewhere() {
+                fragments.push(HeldFragment { key, away, status: entry.status, location });
+            }
         }
-        Ok(HeldPart { primary, attributes: self.attributes(shard, event)?, fragments, known })
+        Ok(HeldPart { primary, attributes: self.attributes(shard, event)?, fragments })
     }
 
     /// Ends something of a foreign event, if it is there, and marks its records.
@@ -272,10 +330,11 @@ impl Engine {
         Ok(())
     }
 
-    fn end_held_fragment(&self, shard: &mut Shard, event: u32, key: &Key, ended: &mut Ended) {
+    /// Answers whether that was the last one, so that the event has ended.
+    fn end_held_fragment(&self, shard: &mut Shard, event: u32, key: &Key, ended: &mut Ended) -> bool {
         let rest = self.keyspace.schema.rest_of(key);
         let Some((slot, word)) = shard.events.slot(event, rest).ok().filter(|(_, word)| word.is_present()) else {
-            return;
+            return false;
         };
         debug_assert!(self.role(shard, self.keyspace.schema.primary_of(key).as_bytes()) != Role::Home);
         ended.push(word.place());
@@ -286,8 +345,10 @@ impl Engine {
         let leaf = &mut shard.events[event];
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
-        if leaf.present == 0 && leaf.pending == 0 {
+        let is_last = leaf.present == 0 && leaf.pending == 0;
+        if is_last {
             self.end_foreign(shard, event, ended);
         }
+        is_last
     }
 }

@@ -34,7 +34,7 @@ mod waits;
 mod why;
 
 pub use account::Watch;
-pub use holder::HeldPart;
+pub use holder::{HeldFragment, HeldPart};
 pub use producers::Producer;
 pub use range::Range;
 pub use reserve::Reservation;

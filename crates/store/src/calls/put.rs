@@ -513,7 +513,9 @@ impl Engine {
             self.is_decided(known, primary) && !is_planted("decided-forgotten")
                 || self.is_removed_elsewhere(key.as_bytes())
         };
-        let refused = known.is_over() || !known.state.takes_events();
+        // What another node has it took before the run was stopped there.
+        let is_away = options.level == Some(Level::Elsewhere);
+        let refused = known.is_over() || !is_away && !known.state.takes_events();
         if is_asked(options) && (refused || takes_no_more()) {
             return Ok(Ok(Claim::Late));
         }
@@ -573,7 +575,7 @@ impl Engine {
         let version = self.first_version(shard, event, key);
         if shard.events[event].state == State::Foreign {
             // Before it is here: a run that is closed meanwhile would not count it.
-            shard.events.is_to_be_told(event, Report::Later);
+            shard.events.is_to_be_told(event, Report::Later, self.now_ns());
         }
         let late = if late { EntryFlags::LATE.0 } else { 0 };
         let elsewhere = if options.level == Some(Level::Elsewhere) { EntryFlags::ELSEWHERE.0 } else { 0 };
@@ -699,7 +701,7 @@ impl Engine {
         shard.events.arrived(event, (primary, rest), claimed.counted);
         shard.events[event].pending -= 1;
         if state == State::Foreign {
-            shard.events.is_to_be_told(event, claimed.report);
+            shard.events.is_to_be_told(event, claimed.report, self.now_ns());
         }
         if claimed.flags.0 & EntryFlags::LATE.0 != 0 {
             shard.events.runs[run].sources.of(rest).late += 1;
@@ -710,6 +712,11 @@ impl Engine {
             self.mark_event(&mut shard, event);
             self.mark_record(&shard, event);
             self.placement.hot.region.fence();
+        }
+        let is_open = shard.events[event].state == State::Live(LiveState::Open);
+        if is_open && claimed.flags.is_elsewhere() && !shard.events.runs[run].state.takes_events() {
+            // Of a run that is stopped: it does not wait for more (`seal_stopped_run`).
+            self.upkeep.bell.ring();
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
         if became_ready {
@@ -723,7 +730,7 @@ impl Engine {
         if became_ready {
             self.events.waiting.notify();
         }
-        if let Some(arrivals) = &self.config.arrivals {
+        if let Some(arrivals) = self.config.arrivals.as_ref().filter(|_| !claimed.flags.is_elsewhere()) {
             let Claimed { key, counted, status, .. } = *claimed;
             arrivals.arrived(&Arrival { key, length: counted, checksum: crc, status });
         }

@@ -48,7 +48,7 @@ pub struct Departures {
 
 impl ShardEvents {
     /// Another node leads the event's slot: its lease is void, and the account counts it no more.
-    pub(crate) fn demote(&mut self, event: u32, home: u16) {
+    pub(crate) fn demote(&mut self, event: u32, home: u16, now_ns: u64) {
         let State::Live(state) = self.slab[event].state else { return };
         let kept = match state {
             LiveState::Accepted => Some(Kept::Accepted(self.slab[event].output())),
@@ -79,16 +79,16 @@ impl ShardEvents {
         leaf.clear(Flag::Counted);
         leaf.clear(Flag::Booked);
         leaf.state = State::Foreign;
-        self.enter_foreign(event, home);
+        self.enter_foreign(event, home, now_ns);
         if let Some(kept) = kept {
             self.lists.foreign.insert(event, kept);
         }
     }
 
     /// An event is foreign from now on: what its home knows of it is still to be found out.
-    pub(super) fn enter_foreign(&mut self, event: u32, home: u16) {
+    pub(super) fn enter_foreign(&mut self, event: u32, home: u16, now_ns: u64) {
         self.slab[event].set_home(Some(home));
-        self.list_untold(event, Report::Later);
+        self.list_untold(event, Report::Later, now_ns);
     }
 
     /// An event is foreign no more.
@@ -96,6 +96,7 @@ impl ShardEvents {
         if !self.is_told(event) {
             self.unlist_untold(event);
         }
+        self.lists.known_at_home.remove(&event);
         let leaf = &mut self.slab[event];
         leaf.clear(Flag::Counted);
         leaf.clear(Flag::Booked);
@@ -107,13 +108,15 @@ impl ShardEvents {
         self.slab[event].is(Flag::Counted)
     }
 
-    fn list_untold(&mut self, event: u32, report: Report) {
+    fn list_untold(&mut self, event: u32, report: Report, now_ns: u64) {
         let prompt = report == Report::Prompt;
         let leaf = &mut self.slab[event];
         leaf.clear(Flag::Counted);
         if prompt {
             leaf.set(Flag::Booked);
         }
+        // Of a foreign event the time since when it is listed.
+        leaf.arrival_ns = now_ns;
         let key = (leaf.home(), prompt);
         self.runs[leaf.run as usize].untold += 1;
         self.lists.untold.entry(key).or_insert_with(List::new).push_back(&mut self.slab, event);
@@ -124,7 +127,6 @@ impl ShardEvents {
         debug_assert!(!leaf.is(Flag::Counted), "what its home knows is in no list");
         let key = (leaf.home(), leaf.is(Flag::Booked));
         leaf.clear(Flag::Booked);
-        self.lists.known_at_home.remove(&event);
         self.runs[leaf.run as usize].untold -= 1;
         if let Some(list) = self.lists.untold.get_mut(&key) {
             list.unlink(&mut self.slab, event);
@@ -132,27 +134,39 @@ impl ShardEvents {
     }
 
     /// Something of a foreign event is, or will be, here that its home may not know.
-    pub(crate) fn is_to_be_told(&mut self, event: u32, report: Report) {
+    pub(crate) fn is_to_be_told(&mut self, event: u32, report: Report, now_ns: u64) {
         if self.is_told(event) {
-            self.list_untold(event, report);
-            let known: Vec<u8> = self.fragments(event, |_| true).flat_map(|(rest, _)| rest).copied().collect();
-            if !known.is_empty() {
-                self.lists.known_at_home.insert(event, known);
-            }
-        } else if report == Report::Prompt && !self.slab[event].is(Flag::Booked) {
-            let known = self.lists.known_at_home.remove(&event);
-            self.unlist_untold(event);
-            self.list_untold(event, report);
-            self.lists.known_at_home.extend(known.map(|known| (event, known)));
+            let known = self.fragments(event, |_| true).flat_map(|(rest, _)| rest).copied().collect();
+            self.lists.known_at_home.insert(event, known);
+            self.list_untold(event, report, now_ns);
+        } else if report == Report::Prompt || !self.slab[event].is(Flag::Booked) {
+            self.list_again(event, report, now_ns);
         }
     }
 
-    /// All that is here of a foreign event is to be told, also what its home knew.
-    pub(crate) fn is_to_be_compared(&mut self, event: u32) {
-        if self.is_told(event) {
-            self.list_untold(event, Report::Later);
+    /// A foreign event that is to be told waits behind the others, from now on.
+    pub(crate) fn list_again(&mut self, event: u32, report: Report, now_ns: u64) {
+        if !self.is_told(event) {
+            self.unlist_untold(event);
+            self.list_untold(event, report, now_ns);
         }
+    }
+
+    /// All that is here of a foreign event is to be asked about, also what its home knew.
+    pub(crate) fn is_to_be_compared(&mut self, event: u32, now_ns: u64) {
+        if !self.is_told(event) {
+            self.unlist_untold(event);
+        }
+        self.list_untold(event, Report::Later, now_ns);
         self.lists.known_at_home.remove(&event);
+    }
+
+    /// The home of a foreign event, of which it may not know all, knows this fragment.
+    pub(crate) fn is_known(&mut self, event: u32, rest: &[u8]) {
+        debug_assert!(!self.is_told(event), "of what is told all is known");
+        if !self.is_known_at_home(event, rest) {
+            self.lists.known_at_home.entry(event).or_default().extend_from_slice(rest);
+        }
     }
 
     /// Whether the home of a foreign event, of which it may not know all, knows this fragment.
@@ -163,16 +177,17 @@ impl ShardEvents {
 
     /// The home of a foreign event knows all of it that is here.
     pub(crate) fn set_told(&mut self, event: u32) {
-        if !self.is_told(event) {
-            self.unlist_untold(event);
-            self.slab[event].set(Flag::Counted);
-        }
+        self.unlist_untold(event);
+        self.lists.known_at_home.remove(&event);
+        self.slab[event].set(Flag::Counted);
     }
 
-    /// Foreign events of a home that are to be told, oldest first.
-    pub(crate) fn untold(&self, home: u16, report: Report) -> impl Iterator<Item = u32> + '_ {
-        let list = self.lists.untold.get(&(home, report == Report::Prompt));
-        std::iter::successors(list.and_then(List::first), |&event| List::after(&self.slab, event))
+    /// The first foreign event of a home that is to be told, or the one behind another.
+    pub(crate) fn next_untold(&self, home: u16, report: Report, after: Option<u32>) -> Option<u32> {
+        match after {
+            Some(event) => List::after(&self.slab, event),
+            None => self.lists.untold.get(&(home, report == Report::Prompt))?.first(),
+        }
     }
 
     /// Takes a foreign event out for good: its home has ended it. Its records' locations go to `ended`.

@@ -300,7 +300,7 @@ impl ShardEvents {
     /// A new event whose home is another node.
     pub(crate) fn create_foreign(&mut self, primary: &[u8], run: u16, now_ns: u64, home: u16) -> u32 {
         let event = self.create_as(State::Foreign, primary, run, now_ns);
-        self.enter_foreign(event, home);
+        self.enter_foreign(event, home, now_ns);
         event
     }
 

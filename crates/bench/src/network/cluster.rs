@@ -1,0 +1,170 @@
+//! The same calls over the nodes of a cluster as of one server; bytes that are elsewhere; maps of many nodes.
+//!
+//! All nodes are in one process on the processor of servers: a share says what a cluster costs, and not what more machines bring.
+
+use super::moving::{SIZES, client, count, end_run, long_events, put};
+use super::nodes::{ELSEWHERE, SPREAD, config, map_of, node, start};
+use super::selection::select;
+use super::{Measurement, peer, pin};
+use crate::Result;
+use crate::engine::Scratch;
+use forebay_client::{ClusterClient, Options};
+use forebay_core::map::{ClusterMap, Hex128};
+use forebay_core::{Bounds, Key, PutOptions, PutOutcome};
+use forebay_store::Store;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const TEN_KIB: usize = 10 << 10;
+/// Nodes of a large map.
+const NODES_MANY: u16 = 500;
+
+pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
+    let one = client(on.forebay, "unix")?;
+    let addresses: Vec<&str> = on.cluster.addresses.iter().map(|(_, address)| address.as_str()).collect();
+    let options = Options { name: "bench".to_owned(), extend_leases: false, ..Options::default() };
+    let all = ClusterClient::connect(&addresses, options)?;
+    for bytes in SIZES {
+        let (count, value, run) = (count(on.plan, bytes), vec![0xA5; bytes], on.next_run());
+        let took = put(&one, run, count, &value)?;
+        end_run(&one, run)?;
+        let over_all = put(&all, run, count, &value)?;
+        end_run(&all, run)?;
+        on.results.record("cluster.put", bytes, count as f64 / over_all);
+        on.results.record("cluster.put.share", bytes, took / over_all);
+        let away = put(&all, ELSEWHERE + run, count, &value)?;
+        end_run(&all, ELSEWHERE + run)?;
+        on.results.record("cluster.table.put", bytes, count as f64 / away);
+        on.results.record("cluster.table.put.share", bytes, over_all / away);
+    }
+    let run = on.next_run();
+    let of_one = select(on.plan, &one, run, |verdicts| one.decide(verdicts))?;
+    let of_all = select(on.plan, &all, run, |verdicts| all.decide(verdicts))?;
+    on.results.record("cluster.select", 64, of_all);
+    on.results.record("cluster.select.share", 64, of_all / of_one);
+    let run = on.next_run();
+    let (events, took) = long_events(on.plan, &one, run)?;
+    end_run(&one, run)?;
+    let (_, over_all) = long_events(on.plan, &all, SPREAD + run)?;
+    end_run(&all, SPREAD + run)?;
+    on.results.record("cluster.event", TEN_KIB, events as f64 / over_all);
+    on.results.record("cluster.event.share", TEN_KIB, took / over_all);
+    held(on)?;
+    large_map(on)
+}
+
+/// A readout that puts into its own store: alone, and as the holder for a home that is told of it. The home and what tells it work
+/// on the processor of servers.
+fn held(on: &mut Measurement<'_>) -> Result<()> {
+    let scratch = Scratch::new(&on.plan.dir)?;
+    let at = |name: &str| scratch.path().join(name);
+    let create = |name: &str, bytes: u64| Store::create(&at(name), &peer::keyspace(), config(bytes));
+    pin::this_thread(pin::SERVER)?;
+    let alone = create("alone", on.plan.hot_bytes / 2)?;
+    let (holder, home) = (create("holder", on.plan.hot_bytes / 2)?, create("home", on.plan.hot_bytes / 4)?);
+    let nodes = [(1, &holder), (2, &home)].map(|(id, store)| node(id, &at(&format!("{id}.sock")), store.holding()));
+    let map = map_of(nodes.to_vec(), Some(1), &[(1, &[("0..99", 1)])])?;
+    let serving = [(1, &holder), (2, &home)].map(|(id, store)| start(store, &map, &at(&format!("{id}.sock"))));
+    pin::this_thread(pin::LOAD)?;
+    let count = count(on.plan, TEN_KIB);
+    let value = vec![0xA5; TEN_KIB];
+    for run in [1, 2] {
+        let took = putting(&alone, run, count, &value)?;
+        let as_holder = putting(&holder, run, count, &value)?;
+        // The first pass writes into memory that nobody wrote into before.
+        if run == 2 {
+            on.results.record("cluster.held.put", TEN_KIB, count as f64 / as_holder);
+            on.results.record("cluster.held.put.share", TEN_KIB, took / as_holder);
+        }
+        let all = Bounds::parse(home.schema(), &run.to_string())?;
+        let told = || -> Result<bool> { Ok(home.ledger(run)?.stored.fragments == count) };
+        until("the home hears of all", told)?;
+        alone.remove_range(&all)?;
+        home.remove_range(&all)?;
+        until("the holder's space comes back", || {
+            let stats = holder.stats();
+            Ok(stats.segments - stats.segments_free <= stats.segments / 8 + 4)
+        })?;
+    }
+    for serving in serving {
+        serving?.0.stop(Duration::from_secs(2));
+    }
+    Ok(())
+}
+
+fn until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    for _ in 0..1500 {
+        if done()? {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(format!("not within 30 s: {what}").into())
+}
+
+/// Puts into a store of this process, one after the other; the time that it took.
+fn putting(store: &Store, run: u64, count: u64, value: &[u8]) -> Result<f64> {
+    let key = |number| store.schema().key(&[run, number / peer::SOURCES, number % peer::SOURCES]);
+    let keys = (0..count).map(key).collect::<forebay_core::Result<Vec<_>>>()?;
+    // The first of a run waits until it is open.
+    let patient = PutOptions { deadline: Some(Duration::from_secs(10)), ..PutOptions::default() };
+    let _ = store.put(&keys[0], value, &patient)?;
+    put_all(store, &keys[1..], value)
+}
+
+fn put_all(store: &Store, keys: &[Key], value: &[u8]) -> Result<f64> {
+    let from = Instant::now();
+    for key in keys {
+        if store.put(key, value, &PutOptions::default())? != PutOutcome::Stored {
+            return Err("a put was not stored".into());
+        }
+    }
+    Ok(from.elapsed().as_secs_f64())
+}
+
+/// A map of 500 nodes: the time to read it, and puts into a store that goes by it beside one that is a cluster's only node.
+fn large_map(on: &mut Measurement<'_>) -> Result<()> {
+    let scratch = Scratch::new(&on.plan.dir)?;
+    let at = |name: &str| scratch.path().join(name);
+    let create = |name: &str| Store::create(&at(name), &peer::keyspace(), config(on.plan.hot_bytes / 4));
+    let (few, many) = (create("few")?, create("many")?);
+    let socket = at("socket");
+    few.adopt_map(&map_of(vec![node(1, &socket, few.holding())], None, &[])?)?;
+    let others = (2..=NODES_MANY).map(|id| node(id, &socket.with_extension(id.to_string()), (Hex128(id.into()), 0)));
+    let nodes = std::iter::once(node(1, &socket, many.holding())).chain(others).collect();
+    let map = map_of(nodes, None, &[])?;
+    let text = map.to_json();
+    let from = Instant::now();
+    let read = ClusterMap::from_json(&text)?;
+    on.results.record("map.read", 0, from.elapsed().as_secs_f64() * 1e6);
+    many.adopt_map(&Arc::new(read))?;
+    let placement = map.keyspace("bench").ok_or("no keyspace in the map")?;
+    let schema = few.schema();
+    let mut keys = Vec::new();
+    for event in 0.. {
+        let primary = schema.primary(&[1, event])?;
+        if placement.home(1, primary.as_bytes()) == 1 {
+            for source in 0..peer::SOURCES {
+                keys.push(schema.key(&[1, event, source])?);
+            }
+        }
+        if keys.len() as u64 >= on.plan.pass_fragments / 2 {
+            break;
+        }
+    }
+    for store in [&few, &many] {
+        store.run_open(1, &peer::keyspace().run)?;
+    }
+    let (mut of_few, mut of_many) = (0.0, 0.0);
+    // In turns, each first as often: the clock of the machine is the same for both.
+    for (turn, keys) in keys.chunks(keys.len().div_ceil(16)).enumerate() {
+        let (mut one, mut other) = ((&few, &mut of_few), (&many, &mut of_many));
+        if turn % 2 == 1 {
+            std::mem::swap(&mut one, &mut other);
+        }
+        *one.1 += put_all(one.0, keys, &[7; 64])?;
+        *other.1 += put_all(other.0, keys, &[7; 64])?;
+    }
+    on.results.record("map.put.share", 64, of_many / of_few);
+    Ok(())
+}
