@@ -3,7 +3,7 @@
 use crate::open::{Close, Opened, Place};
 use crate::output::{self, Answer, Output};
 use crate::{levels, units};
-use forebay_core::{Error, EventStore, Level, ReadFragment, Result};
+use forebay_core::{Error, EventStore, ReadFragment, Result};
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -50,11 +50,7 @@ impl Get {
             out.json(&serde_json::json!({ "key": text, "found": false }))?;
             return Ok(Answer::No);
         };
-        if fragment.level() == Level::Elsewhere {
-            return Err(Error::unavailable(format!(
-                "{text}: another node has its bytes: give addresses of its cluster"
-            )));
-        }
+        levels::check_here(&text, &fragment)?;
         fragment.verify()?;
         let mut answer = serde_json::json!({
             "key": text,

@@ -3,7 +3,7 @@
 //! *Not here*: what is on a level (`containers`), and how it is written (`forebay_store`).
 
 use crate::units;
-use forebay_core::Level;
+use forebay_core::{Error, Level, ReadFragment, Result};
 use std::path::PathBuf;
 
 /// Bytes that a device gives where no size is named.
@@ -111,4 +111,15 @@ mod tests {
         }
         assert_eq!(cut(8 << 30, Some(64 << 20)).0, 64 << 20);
     }
+}
+
+/// Bytes that can be shown: a node's store opened alone has not those that other nodes have.
+///
+/// # Errors
+/// `Unavailable` for them.
+pub(crate) fn check_here(text: &str, fragment: &impl ReadFragment) -> Result<()> {
+    if fragment.level() == Level::Elsewhere {
+        return Err(Error::unavailable(format!("{text}: another node has its bytes: give addresses of its cluster")));
+    }
+    Ok(())
 }

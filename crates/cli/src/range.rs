@@ -1,5 +1,6 @@
 //! `forebay range`: the fragments inside bounds, in key order.
 
+use crate::levels;
 use crate::open::{Close, Opened, Place};
 use crate::output::{self, Answer, Output};
 use crate::units;
@@ -60,6 +61,9 @@ impl Range {
         for fragment in store.range(&bounds).take(self.limit.unwrap_or(usize::MAX)) {
             let fragment = fragment?;
             let key = schema.text(fragment.key().as_bytes());
+            if self.values == Values::Hex {
+                levels::check_here(&key, &fragment)?;
+            }
             (fragments, bytes) = (fragments + 1, bytes + fragment.len() as u64);
             if out.json {
                 let mut line = serde_json::json!({
