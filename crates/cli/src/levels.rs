@@ -3,7 +3,7 @@
 //! *Not here*: what is on a level (`containers`), and how it is written (`forebay_store`).
 
 use crate::units;
-use forebay_core::{Error, Level, ReadFragment, Result};
+use forebay_core::{Error, Level, ReadFragment};
 use std::path::PathBuf;
 
 /// Bytes that a device gives where no size is named.
@@ -79,6 +79,17 @@ pub(crate) fn level_name(level: Level) -> &'static str {
     }
 }
 
+/// Bytes that can be shown: a node's store opened alone has not those that other nodes have.
+///
+/// # Errors
+/// `Unavailable` for them.
+pub(crate) fn check_here(text: &str, fragment: &impl ReadFragment) -> forebay_core::Result<()> {
+    if fragment.level() == Level::Elsewhere {
+        return Err(Error::unavailable(format!("{text}: another node has its bytes: give addresses of its cluster")));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,15 +122,4 @@ mod tests {
         }
         assert_eq!(cut(8 << 30, Some(64 << 20)).0, 64 << 20);
     }
-}
-
-/// Bytes that can be shown: a node's store opened alone has not those that other nodes have.
-///
-/// # Errors
-/// `Unavailable` for them.
-pub(crate) fn check_here(text: &str, fragment: &impl ReadFragment) -> Result<()> {
-    if fragment.level() == Level::Elsewhere {
-        return Err(Error::unavailable(format!("{text}: another node has its bytes: give addresses of its cluster")));
-    }
-    Ok(())
 }

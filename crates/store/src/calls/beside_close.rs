@@ -1,6 +1,7 @@
 //! Calls that meet the close of their store at the worst moment, staged through the lock of their cell.
 
-use super::put::{Claim, Size};
+use super::holder::Size;
+use super::put::Claim;
 use crate::{Config, PutOptions, Store};
 use forebay_core::{Bounds, Keyspace, Kind};
 use forebay_testkit::media::SimMedium;

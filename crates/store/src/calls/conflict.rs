@@ -1,7 +1,7 @@
 //! A put of a key that is taken: the same bytes are a duplicate and succeed; others are a conflict, and are kept within a
 //! quota for a person to look at.
 
-use super::put::Size;
+use super::holder::Size;
 use crate::engine::{Engine, closed};
 use crate::events::IncidentKind;
 use crate::placement::{Kept, RecordHead};

@@ -48,6 +48,27 @@ pub struct HeldFragment {
     location: Location,
 }
 
+/// Bytes of a put.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    /// Of the record.
+    pub(super) here: u32,
+    /// Of the fragment, which the account counts: more than its record has, where another node has the bytes.
+    pub(crate) counted: u32,
+}
+
+impl Size {
+    /// Of a fragment whose bytes are put.
+    pub(crate) fn of(length: u32) -> Size {
+        Size { here: length, counted: length }
+    }
+}
+
+/// Whether the holder of a fragment asks if its home knows it: what it knows, or has ended, is not counted again.
+pub(super) fn is_asked(options: &PutOptions<'_>) -> bool {
+    options.level == Some(Level::Elsewhere) && options.report == Report::Later
+}
+
 impl Store {
     /// Parts of events of a home that it may not know: those to be told at once, or those that clients tell (`Later`), once they
     /// have waited this long. Each is behind the others the next time.
@@ -179,6 +200,30 @@ impl Store {
 }
 
 impl Engine {
+    /// A put as it is offered: of what another node has, the account counts the bytes there.
+    #[inline]
+    pub(super) fn check_offer(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<Size> {
+        let here = self.check_put(key, value.len())?;
+        if options.level != Some(Level::Elsewhere) {
+            return Ok(Size::of(here));
+        }
+        let away = Elsewhere::from_bytes(value).ok_or_else(|| {
+            Error::invalid(format!(
+                "{here} bytes that say of no fragment that another node has it: give {}",
+                Elsewhere::BYTES
+            ))
+        })?;
+        Ok(Size { here, counted: self.check_put(key, away.length as usize)? })
+    }
+
+    pub(super) fn check_reserved(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Size> {
+        if options.level == Some(Level::Elsewhere) {
+            return Err(Error::invalid("what another node has is put, and not filled in place"));
+        }
+        self.check_persisted(options)?;
+        self.check_put(key, length).map(Size::of)
+    }
+
     /// The node that leads an event.
     #[cold]
     pub(crate) fn home_of(&self, shard: &Shard, primary: &[u8]) -> u16 {

@@ -11,6 +11,7 @@
 //!
 //! *On failure*: a reservation that is dropped gives its key and place back; nobody else's records suffer.
 
+use super::holder::{Size, is_asked};
 use crate::config::Arrival;
 use crate::engine::{Engine, closed};
 use crate::events::{Flag, Incident, IncidentKind, State, Word};
@@ -19,27 +20,11 @@ use crate::shards::{Shard, ShardGuard};
 use crate::{PutOptions, PutOutcome, Reservation, Store};
 use forebay_core::map::Role;
 use forebay_core::mutants::is_planted;
-use forebay_core::{Elsewhere, Error, Key, Kind, Level, LiveState, Report, Result, Tally, check_sent_as};
+use forebay_core::{Error, Key, Kind, Level, LiveState, Report, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, Place, checksum, will_copy};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Bytes of a put.
-#[derive(Clone, Copy)]
-pub(crate) struct Size {
-    /// Of the record.
-    here: u32,
-    /// Of the fragment, which the account counts: more than its record has, where another node has the bytes.
-    pub(crate) counted: u32,
-}
-
-impl Size {
-    /// Of a fragment whose bytes are put.
-    pub(crate) fn of(length: u32) -> Size {
-        Size { here: length, counted: length }
-    }
-}
 
 /// A key that is taken by a record in flight.
 pub(crate) struct Claimed {
@@ -98,11 +83,6 @@ const RUN_OPENS: Duration = Duration::from_secs(2);
 
 /// A claim, or why it must be tried again.
 type Tried = std::result::Result<Claim, Again>;
-
-/// Whether the holder of a fragment asks if its home knows it: what it knows, or has ended, is not counted again.
-fn is_asked(options: &PutOptions<'_>) -> bool {
-    options.level == Some(Level::Elsewhere) && options.report == Report::Later
-}
 
 /// Lack of space for attributes is waited for like that for payload; other errors are final.
 fn full_or(error: Error, class: Class) -> Result<Tried> {
@@ -213,30 +193,6 @@ impl Engine {
             "a fragment of {length} bytes; the limit is {most} (fragment_bytes_max {}, segment {})",
             self.keyspace.fragment_bytes_max, self.placement.hot.geometry.segment_bytes
         )))
-    }
-
-    /// A put as it is offered: of what another node has, the account counts the bytes there.
-    #[inline]
-    fn check_offer(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<Size> {
-        let here = self.check_put(key, value.len())?;
-        if options.level != Some(Level::Elsewhere) {
-            return Ok(Size::of(here));
-        }
-        let away = Elsewhere::from_bytes(value).ok_or_else(|| {
-            Error::invalid(format!(
-                "{here} bytes that say of no fragment that another node has it: give {}",
-                Elsewhere::BYTES
-            ))
-        })?;
-        Ok(Size { here, counted: self.check_put(key, away.length as usize)? })
-    }
-
-    fn check_reserved(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Size> {
-        if options.level == Some(Level::Elsewhere) {
-            return Err(Error::invalid("what another node has is put, and not filled in place"));
-        }
-        self.check_persisted(options)?;
-        self.check_put(key, length).map(Size::of)
     }
 
     /// Carries out a claim: the bytes are copied and published, or compared with those that are there.
