@@ -26,6 +26,10 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     let all = ClusterClient::connect(&addresses, options)?;
     for bytes in SIZES {
         let (count, value, run) = (count(on.plan, bytes), vec![0xA5; bytes], on.next_run());
+        // Before the time: in a cluster it takes a round through all nodes.
+        let config = peer::keyspace().run;
+        one.run_open(run, &config)?;
+        [run, ELSEWHERE + run].into_iter().try_for_each(|run| all.run_open(run, &config))?;
         let took = put(&one, run, count, &value)?;
         end_run(&one, run)?;
         let over_all = put(&all, run, count, &value)?;

@@ -7,7 +7,7 @@ use crate::engine::{Engine, closed};
 use crate::events::{Departed, Ended, Flag, State};
 use crate::placement::{At, Ticket};
 use crate::shards::{Shard, ShardGuard};
-use forebay_core::{Bounds, Key, LiveState, Primary, Result, Tally};
+use forebay_core::{Bounds, Key, Kind, LiveState, Primary, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, StateWord};
 use std::sync::atomic::Ordering;
 
@@ -47,8 +47,11 @@ impl Store {
         let mut removed = 0;
         while let Some(primary) = walk.next(engine) {
             if whole {
-                let tally = engine.end_event(&primary, DecisionKind::RemoveEvent, |_, _| true)?;
-                removed += tally.map_or(0, |tally| tally.fragments);
+                match engine.end_event(&primary, DecisionKind::RemoveEvent, |_, _| true) {
+                    // Kept for another node, which removes it.
+                    Err(error) if error.kind() == Kind::Fenced => {}
+                    ended => removed += ended?.map_or(0, |tally| tally.fragments),
+                }
                 continue;
             }
             // Collected under the lock, removed one by one without it: each removal is a decision of its own.
