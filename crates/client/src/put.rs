@@ -45,10 +45,19 @@ impl Client {
     /// went away and did not come back in time. Of each fragment that was sent before its answer came the outcome says so,
     /// as of [`Client::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        self.put_many_of(puts, |_| None)
+    }
+
+    /// The same, where a checksum is known already, by place.
+    pub(crate) fn put_many_of(
+        &self,
+        puts: &[(Key, &[u8], PutOptions<'_>)],
+        checksum: impl Fn(usize) -> Option<u32>,
+    ) -> Result<Vec<Result<PutOutcome>>> {
         let mut tries = Tries::new(puts.len());
         let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
         let value = |at: usize| puts[at].1;
-        let wire = |at: usize| wire_put(&puts[at].0, puts[at].1, &puts[at].2);
+        let wire = |at: usize| wire_put_of(&puts[at].0, puts[at].1, &puts[at].2, checksum(at));
         let puts = Puts { value: &value, wire: &wire, attributes: &self.keyspace().attributes };
         self.pool().call(Call::Put.repeat(), wait, |connection, _| send_many(connection, &puts, &mut tries))?;
         Ok(tries.finish())
@@ -133,13 +142,17 @@ impl DerefMut for Reservation {
 }
 
 pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<WirePut> {
+    wire_put_of(key, value, options, None)
+}
+
+fn wire_put_of(key: &Key, value: &[u8], options: &PutOptions<'_>, checksum: Option<u32>) -> Result<WirePut> {
     let length = u32::try_from(value.len())
         .map_err(|_| Error::invalid(format!("a fragment of {} bytes; 4 GiB is beyond any limit", value.len())))?;
     Ok(WirePut {
         key: *key,
         length,
         // Computed where the bytes are: the server compares it with what it stored, so a fault on the way is found.
-        checksum: crc32c(value),
+        checksum: checksum.unwrap_or_else(|| crc32c(value)),
         status: options.status,
         attributes: options.attributes.cloned(),
         deadline: options.deadline,

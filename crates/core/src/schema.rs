@@ -46,6 +46,14 @@ fn check_name(what: &str, name: &str) -> Result<()> {
     Err(Error::invalid(format!("{what} name `{name}`: expected 1 to {NAME_BYTES_MAX} of a-z A-Z 0-9 _ -")))
 }
 
+/// The bits from one on as a number, at most 64.
+fn bits_at(bytes: &[u8], from: usize, bits: usize) -> u64 {
+    let to = from + bits;
+    let value = bytes[from / 8..to.div_ceil(8)].iter().fold(0_u128, |value, &byte| value << 8 | u128::from(byte));
+    let value = value >> (to.div_ceil(8) * 8 - to);
+    (value & ((1_u128 << bits) - 1)) as u64
+}
+
 impl KeySchema {
     /// A schema from its parts; the first `primary` of them name an event.
     ///
@@ -252,15 +260,24 @@ impl KeySchema {
             }
             let mut bit = start * 8;
             for part in parts {
-                let mut value = 0;
-                for _ in 0..part.bits {
-                    value = value << 1 | u64::from(bytes[bit / 8] >> (7 - bit % 8) & 1);
-                    bit += 1;
-                }
-                values.push(value);
+                let bits = part.bits as usize;
+                values.push(bits_at(bytes, bit, bits));
+                bit += bits;
             }
         }
         values
+    }
+
+    /// Unpacks the sub-keys after the primary key, from their bytes; allocates nothing. Of another number of bytes there are none.
+    pub fn unpack_source<'a>(&self, rest: &[u8], values: &'a mut [u64; SUB_KEYS_MAX]) -> &'a [u64] {
+        let parts = if rest.len() == self.rest_bytes { &self.sub_keys[self.primary..] } else { &[] };
+        let mut bit = 0;
+        for (part, value) in parts.iter().zip(values.iter_mut()) {
+            let bits = part.bits as usize;
+            *value = bits_at(rest, bit, bits);
+            bit += bits;
+        }
+        &values[..parts.len()]
     }
 
     /// The run of a packed key or primary key: its first sub-key.

@@ -1,6 +1,6 @@
 //! Sources as people write them: the sub-keys after the primary key, such as `7` or `1/7`, and ranges `1/0..9`.
 
-use crate::limits::FRAGMENTS_PER_EVENT_MAX;
+use crate::limits::{FRAGMENTS_PER_EVENT_MAX, SUB_KEYS_MAX};
 use crate::{Error, Key, KeySchema, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -72,12 +72,7 @@ impl KeySchema {
     }
 
     fn source_values(&self, source: &[u8]) -> Vec<u64> {
-        match self.primary(&vec![0; self.primary_len()]) {
-            Ok(zero) if source.len() == self.rest_bytes() => {
-                self.values(self.join(&zero, source).as_bytes())[self.primary_len()..].to_vec()
-            }
-            _ => Vec::new(),
-        }
+        self.unpack_source(source, &mut [0; SUB_KEYS_MAX]).to_vec()
     }
 }
 

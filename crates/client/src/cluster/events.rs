@@ -106,7 +106,7 @@ impl ClusterClient {
     pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
         let cluster = self.clone();
         let put = move |key: &Key, value: &[u8], options: &PutOptions<'_>| cluster.put(key, value, options);
-        Ok(self.node(self.route(key).0)?.reserve(key, length, options)?.by(Box::new(put)))
+        Ok(self.node(self.placed().route(self.schema(), key).0)?.reserve(key, length, options)?.by(Box::new(put)))
     }
 
     /// Puts many fragments, with one request to each of their nodes; outcomes in the same order.
@@ -114,24 +114,27 @@ impl ClusterClient {
     /// # Errors
     /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        let routes: Vec<(u16, u16)> = puts.iter().map(|put| self.route(&put.0)).collect();
+        let placed = self.placed();
+        let routes: Vec<(u16, u16)> = puts.iter().map(|put| placed.route(self.schema(), &put.0)).collect();
         let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
         let to_holder = |at: usize| -> (Key, &[u8], PutOptions<'_>) {
             let (key, value, options) = puts[at];
-            let is_apart = routes[at].0 != routes[at].1;
-            (key, value, PutOptions { report: if is_apart { Report::Later } else { options.report }, ..options })
+            let report = if routes[at].0 != routes[at].1 { Report::Later } else { options.report };
+            (key, value, PutOptions { report, ..options })
         };
+        // Of what goes to a holder its home is told the checksum as well.
+        let apart = |at: usize| routes[at].0 != routes[at].1;
+        let checksums: Vec<Option<u32>> = (0..puts.len()).map(|at| apart(at).then(|| crc32c(puts[at].1))).collect();
         let mut outcomes: Vec<Result<PutOutcome>> = puts.iter().map(|_| Err(too_few())).collect();
         let all = (0..puts.len()).map(|at| (at, routes[at].0));
-        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, |at, outcome| outcomes[at] = outcome);
+        let checksum = |at: usize| checksums[at];
+        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| outcomes[at] = outcome);
         // What a holder has, its home is told: eight bytes of each.
-        let held = |at: usize, outcomes: &[Result<PutOutcome>]| routes[at].0 != routes[at].1 && outcomes[at].is_ok();
         let told: Vec<(usize, [u8; Elsewhere::BYTES])> = (0..puts.len())
-            .filter(|&at| held(at, &outcomes))
-            .map(|at| {
-                let value = puts[at].1;
-                // A holder takes no longer ones.
-                (at, Elsewhere { length: value.len() as u32, checksum: crc32c(value) }.to_bytes())
+            .filter(|&at| outcomes[at].is_ok())
+            // A holder takes no longer ones.
+            .filter_map(|at| {
+                Some((at, Elsewhere { length: puts[at].1.len() as u32, checksum: checksums[at]? }.to_bytes()))
             })
             .collect();
         if !told.is_empty() {
@@ -141,20 +144,27 @@ impl ClusterClient {
                 (puts[at].0, away, options)
             };
             let homes = told.iter().enumerate().map(|(place, (at, _))| (place, routes[*at].1));
-            self.put_parts(homes, told.len() >= BESIDE_FRAGMENTS, to_home, |place, of_home| {
-                let (at, _) = told[place];
-                outcomes[at] = match (&outcomes[at], of_home) {
-                    // One of both has it newly: the holder told its home before this did, or had it from a put that nobody answered.
-                    (Ok(PutOutcome::Stored), Ok(PutOutcome::Duplicate)) => Ok(PutOutcome::Stored),
-                    (_, of_home) => of_home,
-                };
-            });
+            self.put_parts(
+                homes,
+                told.len() >= BESIDE_FRAGMENTS,
+                to_home,
+                |_| None,
+                |place, of_home| {
+                    let (at, _) = told[place];
+                    outcomes[at] = match (&outcomes[at], of_home) {
+                        // One of both has it newly: the holder told its home before this did, or had it from a put that nobody answered.
+                        (Ok(PutOutcome::Stored), Ok(PutOutcome::Duplicate)) => Ok(PutOutcome::Stored),
+                        (_, of_home) => of_home,
+                    };
+                },
+            );
         }
         let elsewhere = |outcome: &Result<PutOutcome>| outcome.as_ref().is_err_and(may_be_elsewhere);
         let left: Vec<usize> = (0..puts.len()).filter(|&at| elsewhere(&outcomes[at])).collect();
         if !left.is_empty() && self.learn() {
             // Those that have another place by the later map go there.
-            let moved: Vec<usize> = left.into_iter().filter(|&at| self.route(&puts[at].0) != routes[at]).collect();
+            let moved: Vec<usize> =
+                left.into_iter().filter(|&at| self.placed().route(self.schema(), &puts[at].0) != routes[at]).collect();
             let again: Vec<_> = moved.iter().map(|&at| puts[at]).collect();
             moved.into_iter().zip(self.put_many(&again)?).for_each(|(at, outcome)| outcomes[at] = outcome);
         }
@@ -174,26 +184,20 @@ impl ClusterClient {
         Ok(outcomes)
     }
 
-    /// The node that gets the bytes of a fragment, and its home.
-    fn route(&self, key: &Key) -> (u16, u16) {
-        let placed = self.placed();
-        let home = placed.home(self.schema(), self.name_of(key));
-        (placed.holder(self.schema(), key).unwrap_or(home), home)
-    }
-
     /// Puts to several nodes, given by place and node.
     fn put_parts<'a>(
         &self,
         places: impl Iterator<Item = (usize, u16)>,
         is_worth_it: bool,
         put: impl Fn(usize) -> (Key, &'a [u8], PutOptions<'a>) + Sync,
+        checksum: impl Fn(usize) -> Option<u32> + Sync,
         mut seen: impl FnMut(usize, Result<PutOutcome>),
     ) {
         let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         places.for_each(|(at, node)| parts.entry(node).or_default().push(at));
         let put = |(node, places): (u16, Vec<usize>)| {
             let part: Vec<_> = places.iter().map(|&at| put(at)).collect();
-            let answer = self.node(node).and_then(|client| client.put_many(&part));
+            let answer = self.node(node).and_then(|client| client.put_many_of(&part, |place| checksum(places[place])));
             (places, answer)
         };
         for (places, answer) in beside(parts, is_worth_it, put) {

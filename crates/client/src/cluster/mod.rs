@@ -29,6 +29,7 @@ use crate::objects::Producer;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::select::Kept;
+use forebay_core::limits::SUB_KEYS_MAX;
 use forebay_core::map::{ClusterMap, KeyspaceMap, Node, NodeState};
 use forebay_core::{Error, Key, KeySchema, Keyspace, Kind, Result};
 use forebay_wire::Control;
@@ -76,13 +77,20 @@ impl Placed {
         }
     }
 
+    /// The node that gets the bytes of a fragment, and its home.
+    fn route(&self, schema: &KeySchema, key: &Key) -> (u16, u16) {
+        let name = &key.as_bytes()[..schema.primary_bytes().min(key.as_bytes().len())];
+        let home = self.home(schema, name);
+        (self.holder(schema, key).unwrap_or(home), home)
+    }
+
     /// The node that has the bytes of a fragment, where its run has a look-up table with its source.
     fn holder(&self, schema: &KeySchema, key: &Key) -> Option<u16> {
-        if self.keyspace.tables().is_empty() || key.as_bytes().len() < schema.primary_bytes() {
+        if self.keyspace.tables().is_empty() || key.as_bytes().len() != schema.key_bytes() {
             return None;
         }
         let table = self.keyspace.table_for(schema.run_of(key.as_bytes()))?;
-        table.holders(&schema.values(key.as_bytes())[schema.primary_len()..])?.first().copied()
+        table.holders(schema.unpack_source(schema.rest_of(key), &mut [0; SUB_KEYS_MAX]))?.first().copied()
     }
 
     /// The nodes that may have something.

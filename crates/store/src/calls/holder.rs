@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, State, Word};
 use crate::shards::Shard;
 use crate::{PutOptions, Store};
+use forebay_core::limits::SUB_KEYS_MAX;
 use forebay_core::map::Role;
 use forebay_core::{Attributes, Elsewhere, Error, Key, Level, Primary, Report, Result};
 use forebay_media::bytes::Entry;
@@ -230,10 +231,10 @@ impl Engine {
         shard.seat.as_ref().map_or(0, |seat| seat.home(self.keyspace.schema.run_of(primary), primary))
     }
 
-    /// Whether the run's look-up table places a fragment on this node.
+    /// Whether a look-up table says where the bytes of a run are: what passed [`Engine::check_holder`] is on this node then.
     #[cold]
-    pub(crate) fn is_held_here(&self, shard: &Shard, key: &Key) -> bool {
-        shard.seat.as_ref().is_some_and(|seat| self.holder_of(shard, key) == Some(seat.node()))
+    pub(crate) fn has_table(&self, shard: &Shard, primary: &[u8]) -> bool {
+        shard.seat.as_ref().is_some_and(|seat| seat.has_table(self.keyspace.schema.run_of(primary)))
     }
 
     /// A fragment that this node holds for another one.
@@ -248,10 +249,11 @@ impl Engine {
     }
 
     /// The node that holds a fragment by the run's look-up table.
+    #[inline]
     fn holder_of(&self, shard: &Shard, key: &Key) -> Option<u16> {
         let schema = &self.keyspace.schema;
         let seat = shard.seat.as_ref()?;
-        seat.holder(schema.run_of(key.as_bytes()), &schema.values(key.as_bytes())[schema.primary_len()..])
+        seat.holder(schema.run_of(key.as_bytes()), schema.unpack_source(schema.rest_of(key), &mut [0; SUB_KEYS_MAX]))
     }
 
     /// Whether a put belongs to this node by its source: bytes go to the holder that the run's look-up table names, and that they are

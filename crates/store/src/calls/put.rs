@@ -370,7 +370,7 @@ impl Engine {
             }
             found => match (self.role(&shard, primary), found) {
                 // That another node has it is said to its home; its bytes go to their holder, whoever leads the event.
-                (Role::None, _) if options.level == Some(Level::Elsewhere) || !self.is_held_here(&shard, key) => {
+                (Role::None, _) if options.level == Some(Level::Elsewhere) || !self.has_table(&shard, primary) => {
                     Err(self.elsewhere(&shard, primary))
                 }
                 (_, Some(event)) => self.try_claim_in(shard, event, key, size, options),
@@ -531,7 +531,7 @@ impl Engine {
         let version = self.first_version(shard, event, key);
         if shard.events[event].state == State::Foreign {
             // Before it is here: a run that is closed meanwhile would not count it.
-            shard.events.is_to_be_told(event, Report::Later, self.now_ns());
+            shard.events.is_to_come(event, options.report, || self.now_ns());
         }
         let late = if late { EntryFlags::LATE.0 } else { 0 };
         let elsewhere = if options.level == Some(Level::Elsewhere) { EntryFlags::ELSEWHERE.0 } else { 0 };
@@ -621,9 +621,8 @@ impl Engine {
         let offered = Tally::fragment(u64::from(claimed.counted));
         let state = shard.events[event].state;
         // The map may have changed while the bytes were copied: what is published is published under the present one.
-        let fenced = state == State::Foreign
-            && self.role(&shard, primary) == Role::None
-            && !self.is_held_here(&shard, &claimed.key);
+        let fenced =
+            state == State::Foreign && self.role(&shard, primary) == Role::None && !self.has_table(&shard, primary);
         if shard.closed || fenced || !shard.events[event].waits() {
             let is_closed = shard.closed;
             if !is_closed && !fenced {
@@ -657,7 +656,7 @@ impl Engine {
         shard.events.arrived(event, (primary, rest), claimed.counted);
         shard.events[event].pending -= 1;
         if state == State::Foreign {
-            shard.events.is_to_be_told(event, claimed.report, self.now_ns());
+            shard.events.is_to_be_told(event, claimed.report, || self.now_ns());
         }
         if claimed.flags.0 & EntryFlags::LATE.0 != 0 {
             shard.events.runs[run].sources.of(rest).late += 1;

@@ -133,14 +133,20 @@ impl ShardEvents {
         }
     }
 
-    /// Something of a foreign event is, or will be, here that its home may not know.
-    pub(crate) fn is_to_be_told(&mut self, event: u32, report: Report, now_ns: u64) {
+    /// Something of a foreign event will be here: until that is known its run is not closed.
+    pub(crate) fn is_to_come(&mut self, event: u32, report: Report, now_ns: impl FnOnce() -> u64) {
         if self.is_told(event) {
             let known = self.fragments(event, |_| true).flat_map(|(rest, _)| rest).copied().collect();
             self.lists.known_at_home.insert(event, known);
-            self.list_untold(event, report, now_ns);
-        } else if report == Report::Prompt || !self.slab[event].is(Flag::Booked) {
-            self.list_again(event, report, now_ns);
+            self.list_untold(event, report, now_ns());
+        }
+    }
+
+    /// Something of a foreign event is here that its home may not know.
+    pub(crate) fn is_to_be_told(&mut self, event: u32, report: Report, now_ns: impl FnOnce() -> u64) {
+        debug_assert!(!self.is_told(event), "what comes is waited for");
+        if !self.slab[event].is(Flag::Booked) {
+            self.list_again(event, report, now_ns());
         }
     }
 
