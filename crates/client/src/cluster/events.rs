@@ -115,7 +115,7 @@ impl ClusterClient {
     /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
         let placed = self.placed();
-        let routes: Vec<(u16, u16)> = puts.iter().map(|put| placed.route(self.schema(), &put.0)).collect();
+        let routes = placed.routes(self.schema(), puts.iter().map(|put| &put.0));
         let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
         let to_holder = |at: usize| -> (Key, &[u8], PutOptions<'_>) {
             let (key, value, options) = puts[at];

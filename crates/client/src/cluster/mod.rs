@@ -79,9 +79,21 @@ impl Placed {
 
     /// The node that gets the bytes of a fragment, and its home.
     fn route(&self, schema: &KeySchema, key: &Key) -> (u16, u16) {
-        let name = &key.as_bytes()[..schema.primary_bytes().min(key.as_bytes().len())];
-        let home = self.home(schema, name);
-        (self.holder(schema, key).unwrap_or(home), home)
+        self.routes(schema, [key]).pop().unwrap_or_default()
+    }
+
+    /// The same of many.
+    fn routes<'a>(&self, schema: &KeySchema, keys: impl IntoIterator<Item = &'a Key>) -> Vec<(u16, u16)> {
+        // Neighbours are mostly of one event.
+        let mut last: (&[u8], u16) = (&[], 0);
+        let route = |key: &'a Key| {
+            let name = &key.as_bytes()[..schema.primary_bytes().min(key.as_bytes().len())];
+            if last.0 != name {
+                last = (name, self.home(schema, name));
+            }
+            (self.holder(schema, key).unwrap_or(last.1), last.1)
+        };
+        keys.into_iter().map(route).collect()
     }
 
     /// The node that has the bytes of a fragment, where its run has a look-up table with its source.
