@@ -1,13 +1,14 @@
 //! Connects a command to a server.
 
-use forebay_client::{Client, Options, Tls};
-use forebay_core::{Error, Result};
+use forebay_client::{Client, ClusterClient, Options, Tls};
+use forebay_core::{Either, Error, Result};
 use std::path::PathBuf;
 
 /// The address of a server, and the identity of the client.
 #[derive(clap::Args)]
 pub(crate) struct Connect {
-    /// The server: tcp://HOST:PORT, tls://HOST:PORT or unix:/PATH.
+    /// The server: tcp://HOST:PORT, tls://HOST:PORT or unix:/PATH. Addresses of several nodes, with commas between them,
+    /// stand for their whole cluster.
     #[arg(long, value_name = "ADDRESS", env = "FOREBAY_CONNECT")]
     connect: String,
     #[command(flatten)]
@@ -37,10 +38,19 @@ pub(crate) struct Identity {
 }
 
 impl Connect {
-    /// A client of the server, under a name.
-    pub(crate) fn client(&self, name: &str) -> Result<Client> {
-        Client::connect(&self.connect, self.identity.options(name)?)
+    /// A client of the server or cluster, under a name.
+    pub(crate) fn client(&self, name: &str) -> Result<Either<Client, ClusterClient>> {
+        client_of(&self.connect, self.identity.options(name)?)
     }
+}
+
+/// A client of one server, or of a whole cluster where addresses have commas between them.
+pub(crate) fn client_of(address: &str, options: Options) -> Result<Either<Client, ClusterClient>> {
+    if !address.contains(',') {
+        return Client::connect(address, options).map(Either::Here);
+    }
+    let addresses: Vec<&str> = address.split(',').filter(|address| !address.is_empty()).collect();
+    ClusterClient::connect(&addresses, options).map(Either::There)
 }
 
 impl Identity {

@@ -6,7 +6,7 @@ use crate::connect::Connect;
 use crate::output::{Answer, Output};
 use crate::{scenario, units};
 use clap::Subcommand;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, EventStore, Result};
 use forebay_daq::Summary;
 use forebay_daq::processes::{FilterConfig, ReadoutConfig, run_filter, run_readout};
 use std::ops::Range;

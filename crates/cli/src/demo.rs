@@ -2,6 +2,7 @@
 //!
 //! *Not here*: the scenario itself (`forebay_daq::demo`); this file is its command line.
 
+use crate::connect::client_of;
 use crate::minidaq::{self, MiniDaqOptions};
 use crate::output::{Answer, Output};
 use crate::{levels, scenario, units};
@@ -34,6 +35,8 @@ is 1:
 
 A server, two readouts and two filters as processes of their own, one of which is killed:
   forebay demo --processes --kill-filter
+Three servers as nodes of a cluster, one of which is killed; the bytes of each source stay with one of them:
+  forebay demo --processes --nodes 3 --table --kill-server
 
 The warm level on two disks, and a store of one level:
   forebay demo --warm /disk1/try:4G --warm /disk2/try:4G --seconds 30
@@ -105,10 +108,16 @@ pub(crate) struct Demo {
     /// --filter-threads are then the numbers of processes.
     #[arg(long, conflicts_with_all = ["profile", "duty", "input", "warm", "warm_bytes"])]
     processes: bool,
+    /// With --processes: this many servers, as nodes of a cluster. Their stores have no warm level.
+    #[arg(long, value_name = "N", requires = "processes", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    nodes: u32,
+    /// With --nodes: the bytes of each source stay with one of the nodes, by a look-up table.
+    #[arg(long, requires = "nodes")]
+    table: bool,
     /// With --processes: kill a filter on the way, not gently.
     #[arg(long, requires = "processes")]
     kill_filter: bool,
-    /// With --processes: kill the server on the way, not gently, and start it again.
+    /// With --processes: kill the server on the way, or one of several, not gently, and start it again.
     #[arg(long, requires = "processes")]
     kill_server: bool,
     /// Seed of emulated frames and of the decisions.
@@ -181,7 +190,9 @@ impl Demo {
         let config = AllConfig {
             program,
             dir: dir.clone(),
-            hot_bytes: self.hot_bytes.unwrap_or(1 << 30),
+            hot_bytes: self.hot_bytes.unwrap_or(if self.nodes == 1 { 1 << 30 } else { 256 << 20 }),
+            nodes: self.nodes,
+            table: self.table && self.nodes > 1,
             readouts: self.readout_threads.unwrap_or(2).max(1) as u32,
             filters: self.filter_threads.unwrap_or(2).max(1) as u32,
             sources: self.sources.unwrap_or(10),
@@ -194,7 +205,7 @@ impl Demo {
         };
         let connect = |address: &str| {
             let options = forebay_client::Options { name: "demo".to_owned(), ..forebay_client::Options::default() };
-            forebay_client::Client::connect(address, options)
+            client_of(address, options)
         };
         let ran = scenario::execute(out, |stop, told| run_all(&config, connect, stop, told));
         match &ran {

@@ -6,7 +6,7 @@
 //! DIR with a ring ──▶ read in memory that is thrown away, or connected as above
 //! ```
 
-use crate::connect::Identity;
+use crate::connect::{Identity, client_of};
 use crate::output::Output;
 use crate::serving;
 use forebay_client::{Client, ClusterClient, Connected, Options, RingClient};
@@ -138,9 +138,7 @@ impl Place {
     fn connected(&self, address: &str) -> Result<Opened> {
         // Several addresses are nodes of one cluster: it is meant as a whole.
         if address.contains(',') {
-            let addresses: Vec<&str> = address.split(',').filter(|address| !address.is_empty()).collect();
-            let cluster = ClusterClient::connect(&addresses, self.identity.options("forebay")?)?;
-            return Ok(Either::There(Either::There(cluster)));
+            return client_of(address, self.identity.options("forebay")?).map(Either::There);
         }
         self.client(address).map(of_one)
     }

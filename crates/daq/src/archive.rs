@@ -39,6 +39,18 @@ pub struct ArchiveSummary {
     pub given_back: u64,
 }
 
+impl ArchiveSummary {
+    /// With what another one came to.
+    pub(crate) fn add(&mut self, other: &ArchiveSummary) {
+        self.objects += other.objects;
+        self.object_bytes += other.object_bytes;
+        self.contents.events += other.contents.events;
+        self.contents.fragments += other.contents.fragments;
+        self.contents.payload_bytes += other.contents.payload_bytes;
+        self.given_back += other.given_back;
+    }
+}
+
 /// A mover and what it has archived of one run.
 pub(crate) struct ScenarioArchive<S> {
     mover: Mover<S>,

@@ -1,10 +1,10 @@
-//! A server, readouts and filters as processes of one machine, and one ledger over all of them.
+//! Servers, readouts and filters as processes of one machine, and one ledger over all of them.
 //!
 //! ```text
-//! this process ──starts──▶ forebay serve ◀──▶ forebay daq readout × n, forebay daq filter × m
+//! this process ──starts──▶ forebay serve × nodes ◀──▶ forebay daq readout × n, forebay daq filter × m
 //!      │                                                  ▲
-//!      │                                                  └ mover ─▶ DIR/archive
-//!      └ opens the run, is the mover, stops and closes the run, holds all reports against its ledger
+//!      │                                                  └ a mover for each node ─▶ DIR/archive-1 …
+//!      └ opens the run, is the movers, stops and closes the run, holds all reports against its ledger
 //! ```
 //!
 //! *Invariants*: every process is ended, by its id, however this ends; what a process that was killed did not report is not
@@ -14,7 +14,7 @@ use super::{FilterReport, ReadoutReport};
 use crate::archive::{ArchiveSummary, ScenarioArchive};
 use crate::progress::{Figure, Phase, Reporter, Told};
 use crate::scenario::Summary;
-use forebay_core::{Completeness, Error, EventStore, Ledger, MovedStore, Result, RunConfig};
+use forebay_core::{Completeness, Error, EventStore, Kind, Ledger, MovedStore, Result, RunConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::OpenOptions;
@@ -34,10 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct AllConfig {
     /// The program whose commands are started.
     pub program: PathBuf,
-    /// Directory of the store, of the sockets and of the log of all processes, there already and empty.
+    /// Directory of the stores, of the sockets and of the log of all processes, there already and empty.
     pub dir: PathBuf,
     /// Bytes of the hot level.
     pub hot_bytes: u64,
+    /// Servers: with more than one, nodes of a cluster.
+    pub nodes: u32,
+    /// The bytes of each source stay with one of the nodes, by a look-up table.
+    pub table: bool,
     /// Readout processes.
     pub readouts: u32,
     /// Filter processes.
@@ -54,7 +58,7 @@ pub struct AllConfig {
     pub accept: f64,
     /// Kill a filter, not gently, after a third of the events.
     pub kill_filter: bool,
-    /// Kill the server, not gently, after two thirds of the events, and start it again.
+    /// Kill a server, not gently, after two thirds of the events, and start it again.
     pub kill_server: bool,
 }
 
@@ -67,9 +71,9 @@ pub struct AllSummary {
     pub filters: Vec<FilterReport>,
     /// Filters that were killed.
     pub filters_killed: u32,
-    /// How often the server was killed.
+    /// How often a server was killed.
     pub server_killed: u32,
-    /// What the archive has.
+    /// What the archives have.
     pub archive: ArchiveSummary,
     /// The account of the run.
     pub ledger: Ledger,
@@ -151,7 +155,9 @@ pub fn run<S: EventStore + MovedStore + Clone>(
     stop: &AtomicBool,
     told: &mut Told<'_>,
 ) -> Result<AllSummary> {
-    let (mut server, address) = serve(config)?;
+    make(config)?;
+    let mut servers = (1..=config.nodes).map(|node| serve(config, node)).collect::<Result<Vec<_>>>()?;
+    let address = (1..=config.nodes).map(|node| config.address(node)).collect::<Vec<_>>().join(",");
     let store = connect(&address)?;
     let schema = store.keyspace().schema.clone();
     let completeness = Completeness::first_sources(&schema, config.sources.into())?;
@@ -159,7 +165,9 @@ pub fn run<S: EventStore + MovedStore + Clone>(
     let mut filters = (0..config.filters).map(|n| filter(config, &address, n)).collect::<Result<Vec<_>>>()?;
     let from = Instant::now();
     let readouts = (0..config.readouts).map(|n| readout(config, &address, n)).collect::<Result<Vec<_>>>()?;
-    let mut archive = ScenarioArchive::new(store.clone(), &config.dir.join("archive"), RUN)?;
+    let archive =
+        |node| ScenarioArchive::new(connect(&config.address(node))?, &config.dir.join(format!("archive-{node}")), RUN);
+    let mut archives = (1..=config.nodes).map(archive).collect::<Result<Vec<_>>>()?;
     let (mut filters_killed, mut server_killed) = (0, 0);
     // In proportion to the events: a slow machine gets the time that it needs, a process that hangs does not.
     let by = from + PATIENCE + Duration::from_secs(config.events / config.events_per_second.max(1000));
@@ -186,12 +194,15 @@ pub fn run<S: EventStore + MovedStore + Clone>(
             filters_killed += 1;
         }
         if config.kill_server && server_killed == 0 && decided > config.events * 2 / 3 {
+            // Of several the second one: where the first one leads the run, that has to go on as well.
+            let node = config.nodes.min(2);
+            let server = &mut servers[node as usize - 1];
             server.kill()?;
             // At the same socket: clients find it again by themselves.
-            (server, _) = serve(config)?;
+            *server = serve(config, node)?;
             server_killed += 1;
         }
-        archive.round()?;
+        archives.iter_mut().try_for_each(|archive| archive.round().map(drop))?;
         let mut still = Vec::new();
         for mut readout in at_work {
             match readout.child.try_wait() {
@@ -211,20 +222,32 @@ pub fn run<S: EventStore + MovedStore + Clone>(
         std::thread::sleep(Duration::from_millis(20));
     }
     let reports = filters.into_iter().map(|filter| filter.report(by)).collect::<Result<Vec<FilterReport>>>()?;
-    let closed = store.run_close(RUN)?;
+    let closed = loop {
+        match store.run_close(RUN) {
+            // Nodes hear of the last ends from each other.
+            Err(error) if error.kind() == Kind::Unavailable && Instant::now() < by => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            closed => break closed?,
+        }
+    };
+    let mut archive = ArchiveSummary::default();
+    for one in &mut archives {
+        archive.add(&one.end()?);
+    }
     let mut summary = AllSummary {
         readouts: done,
         filters: reports,
         filters_killed,
         server_killed,
-        archive: archive.end()?,
+        archive,
         ledger: closed.ledger,
         problems: Vec::new(),
         seconds: from.elapsed().as_secs_f64(),
     };
     summary.audit(config);
-    drop(store);
-    end_server(server)?;
+    drop((store, archives));
+    servers.into_iter().try_for_each(end_server)?;
     Ok(summary)
 }
 
@@ -233,47 +256,94 @@ fn left(ledger: &Ledger) -> u64 {
     ledger.live.total().events - ledger.in_custody.events
 }
 
-fn serve(config: &AllConfig) -> Result<(Process, String)> {
-    let (store, socket) = (config.dir.join("store"), config.dir.join("forebay.sock"));
-    if !store.exists() {
-        let made = Command::new(&config.program)
-            .arg("create")
-            .arg(&store)
-            .args(["--hot-bytes", &config.hot_bytes.to_string(), "--container", "4M", "--warm"])
-            .arg(format!("{}:128M", config.dir.join("warm").display()))
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|error| Error::internal("the store cannot be made").with_source(error))?;
-        if !made.success() {
-            return Err(Error::internal("the store was not made; the error is above"));
-        }
+impl AllConfig {
+    fn file(&self, name: &str, node: u32) -> PathBuf {
+        self.dir.join(format!("{name}-{node}"))
     }
+
+    /// Where a node listens.
+    fn address(&self, node: u32) -> String {
+        format!("unix:{}", self.file("forebay", node).display())
+    }
+
+    fn map(&self) -> PathBuf {
+        self.dir.join(if self.table { "table.json" } else { "map.json" })
+    }
+
+    /// Runs a command of the program to its end.
+    fn run(&self, arguments: &[String]) -> Result<()> {
+        let failed = || Error::internal(format!("`forebay {}` failed; its error is above", arguments.join(" ")));
+        let ended = Command::new(&self.program).args(arguments).stdout(Stdio::null()).status();
+        if ended.map_err(|error| failed().with_source(error))?.success() { Ok(()) } else { Err(failed()) }
+    }
+}
+
+/// Makes the stores, and of several nodes the map.
+fn make(config: &AllConfig) -> Result<()> {
     let text = |text: &str| text.to_owned();
-    let unix = |name: &str| format!("unix:{}", config.dir.join(name).display());
-    let arguments = [
+    for node in 1..=config.nodes {
+        let store = config.file("store", node).display().to_string();
+        let mut create = vec![text("create"), store, text("--hot-bytes"), config.hot_bytes.to_string()];
+        if config.nodes == 1 {
+            let warm = format!("{}:128M", config.dir.join("warm").display());
+            create.extend([text("--container"), text("4M"), text("--warm"), warm]);
+        }
+        config.run(&create)?;
+    }
+    if config.nodes == 1 {
+        return Ok(());
+    }
+    let map = config.dir.join("map.json").display().to_string();
+    let mut new = vec![text("cluster"), text("new"), map.clone()];
+    for node in 1..=config.nodes {
+        let store = config.file("store", node);
+        new.extend([text("--node"), format!("n{node}={}={}", config.address(node), store.display())]);
+    }
+    config.run(&new)?;
+    if config.table {
+        let from_run = RUN.to_string();
+        let to = config.map().display().to_string();
+        let mut change = vec![text("cluster"), text("change"), map, to, text("--from-run"), from_run];
+        for node in 1..=config.nodes {
+            let share = |n: u32| config.sources * n / config.nodes;
+            if share(node - 1) < share(node) {
+                change.extend([text("--table"), format!("{}..{}={node}", share(node - 1), share(node) - 1)]);
+            }
+        }
+        config.run(&change)?;
+    }
+    Ok(())
+}
+
+fn serve(config: &AllConfig, node: u32) -> Result<Process> {
+    let text = |text: &str| text.to_owned();
+    let mut arguments = vec![
         text("--json"),
         text("serve"),
-        store.display().to_string(),
+        config.file("store", node).display().to_string(),
         text("--native"),
-        unix("forebay.sock"),
+        config.address(node),
         text("--resp"),
-        unix("resp.sock"),
+        format!("unix:{}", config.file("resp", node).display()),
         text("--http"),
         text("127.0.0.1:0"),
     ];
-    let mut server = Process::start(config, "the server", &arguments)?;
+    if config.nodes > 1 {
+        arguments.extend([text("--cluster"), config.map().display().to_string()]);
+    }
+    let mut server = Process::start(config, &format!("server {node}"), &arguments)?;
     // It says where it listens once it does.
     let mut line = String::new();
     BufReader::new(server.output()?)
         .read_line(&mut line)
-        .map_err(|error| Error::unavailable("the server says nothing").with_source(error))?;
+        .map_err(|error| Error::unavailable("a server says nothing").with_source(error))?;
     if !line.contains("listening") {
-        return Err(Error::unavailable("the server did not start; its errors are in the log"));
+        return Err(Error::unavailable("a server did not start; its errors are in the log"));
     }
-    Ok((server, format!("unix:{}", socket.display())))
+    Ok(server)
 }
 
-/// Ends the server in order.
+/// Ends a server in order.
 fn end_server(mut server: Process) -> Result<()> {
     let process = rustix::process::Pid::from_child(&server.child);
     rustix::process::kill_process(process, rustix::process::Signal::TERM)

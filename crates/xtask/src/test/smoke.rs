@@ -146,8 +146,17 @@ pub(crate) fn demo(context: &Context, log: &Log<'_>) -> Result<Outcome> {
 
 /// Runs a server, readouts and filters as processes, two of which are killed: all counts must agree with the ledger.
 pub(crate) fn demo_processes(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    run_processes(context, log, &[])
+}
+
+/// The same with three servers as nodes of a cluster, and the bytes of each source on one of them.
+pub(crate) fn demo_nodes(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    run_processes(context, log, &["--nodes", "3", "--table"])
+}
+
+fn run_processes(context: &Context, log: &Log<'_>, more: &[&str]) -> Result<Outcome> {
     let killed = ["--processes", "--kill-filter", "--kill-server", "--seconds", "3", "--json"];
-    let ended = child::stream(program(context, "forebay")?.arg("demo").args(killed), log)?;
+    let ended = child::stream(program(context, "forebay")?.arg("demo").args(killed).args(more), log)?;
     let mut wrong = Vec::new();
     if !ended.success {
         wrong.push("the demo failed".to_owned());

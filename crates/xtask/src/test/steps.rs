@@ -81,6 +81,12 @@ pub(crate) const STEPS: &[Step] = &[
         ..BUILT
     },
     Step {
+        name: "demo-nodes",
+        what: "the same with three servers, over a look-up table",
+        run: smoke::demo_nodes,
+        ..BUILT
+    },
+    Step {
         name: "demo-dune",
         what: "DUNE's MiniDAQ for two seconds on two links",
         from: Usual,
