@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::connection::{Answer, Connection};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
+use crate::pool::Ahead;
 use crate::put::NO_WAIT;
 use crate::retry::Failure;
 use forebay_core::{Bounds, Call, Error, EventInfo, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources};
@@ -93,11 +94,7 @@ impl Client {
     /// The same, with what the server has: of bytes that another node has it is not them.
     pub(crate) fn get_many_here(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
         let mut found = Vec::with_capacity(keys.len());
-        // Frames whose answers fit what the server may send before it is granted more; as long as fragments were before.
-        let each = (FRAME_BYTES / self.pool().fragment_bytes.load(Ordering::Relaxed).max(1)) as usize;
-        // No meta may be longer than a quarter of what the server takes.
-        let most = (self.pool().welcome.window_bytes as usize / 4 / KEY_BYTES).clamp(1, FRAME_KEYS);
-        let frame_keys = each.clamp(FRAME_KEYS_MIN, FRAME_KEYS).min(most);
+        let frame_keys = self.frame_keys();
         for keys in keys.chunks(frame_keys * FRAMES) {
             let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
             let answers = self.pool().call(Call::Get.repeat(), NO_WAIT, |connection, _| {
@@ -127,22 +124,50 @@ impl Client {
                 Ok(answers)
             })?;
             for (keys, answer) in keys.chunks(frame_keys).zip(answers) {
-                let answer = answer.filter(|answer| answer.said.len() == keys.len());
-                let answer =
-                    answer.ok_or_else(|| Error::corrupt("an answer with another number of fragments than keys"))?;
-                self.pool().fragment_bytes.store((answer.payload.len() / keys.len()) as u64, Ordering::Relaxed);
-                let mut cutter = Cutter::new(answer.payload);
-                for (at, (key, about)) in keys.iter().zip(answer.said).enumerate() {
-                    if at > 0 && about.as_ref().is_err_and(|error| error.kind() == Kind::Full) {
-                        // What did not fit is asked for by itself.
-                        found.extend(self.get_many_here(&keys[at..])?);
-                        break;
-                    }
-                    found.push(about?.map(|about| cutter.next(*key, about)).transpose()?);
-                }
+                found.extend(self.found_of(keys, answer)?);
             }
         }
         Ok(found)
+    }
+
+    /// Keys of a frame.
+    fn frame_keys(&self) -> usize {
+        // Frames whose answers fit what the server may send before it is granted more; as long as fragments were before.
+        let each = (FRAME_BYTES / self.pool().fragment_bytes.load(Ordering::Relaxed).max(1)) as usize;
+        // No meta may be longer than a quarter of what the server takes.
+        let most = (self.pool().welcome.window_bytes as usize / 4 / KEY_BYTES).clamp(1, FRAME_KEYS);
+        each.clamp(FRAME_KEYS_MIN, FRAME_KEYS).min(most)
+    }
+
+    /// The fragments of a frame.
+    fn found_of(&self, keys: &[Key], answer: Option<Answer<Found>>) -> Result<Vec<Option<Fragment>>> {
+        let answer = answer.filter(|answer| answer.said.len() == keys.len());
+        let answer = answer.ok_or_else(|| Error::corrupt("an answer with another number of fragments than keys"))?;
+        self.pool().fragment_bytes.store((answer.payload.len() / keys.len()) as u64, Ordering::Relaxed);
+        let (mut cutter, mut found) = (Cutter::new(answer.payload), Vec::with_capacity(keys.len()));
+        for (at, (key, about)) in keys.iter().zip(answer.said).enumerate() {
+            if at > 0 && about.as_ref().is_err_and(|error| error.kind() == Kind::Full) {
+                // What did not fit is asked for by itself.
+                found.extend(self.get_many_here(&keys[at..])?);
+                break;
+            }
+            found.push(about?.map(|about| cutter.next(*key, about)).transpose()?);
+        }
+        Ok(found)
+    }
+
+    /// Asks for fragments that are read later, while other servers are asked as well; `None` where there are too many for one frame.
+    pub(crate) fn get_ahead(&self, keys: &[Key]) -> Option<Ahead<'_>> {
+        let fits = !keys.is_empty() && keys.len() <= self.frame_keys();
+        self.pool().send_ahead(Call::Get, &get_meta(keys).ok().filter(|_| fits)?)
+    }
+
+    /// What was asked for ahead, or is asked for now.
+    pub(crate) fn get_asked(&self, keys: &[Key], ahead: Option<Ahead<'_>>) -> Result<Vec<Option<Fragment>>> {
+        match ahead.and_then(|ahead| ahead.answer(read_found)) {
+            Some(answer) => self.found_of(keys, Some(answer)),
+            None => self.get_many_here(keys),
+        }
     }
 
     /// A live event with the fragments of the given sources; `None` where there is no such event.

@@ -36,6 +36,31 @@ pub(crate) struct Pool {
     freed: Condvar,
 }
 
+/// A request that was sent. Dropped without its answer, its connection ends.
+pub(crate) struct Ahead<'a> {
+    pool: &'a Pool,
+    connection: Option<Connection>,
+    request: u64,
+}
+
+impl Ahead<'_> {
+    /// Its answer; `None` where none came.
+    pub(crate) fn answer<T>(mut self, read: impl FnOnce(&[u8]) -> Result<(T, u64)>) -> Option<Answer<T>> {
+        let connection = self.connection.as_mut()?;
+        let answer = connection.answer(self.request, read).and_then(|answer| connection.grant().map(|()| answer));
+        self.connection.take().into_iter().for_each(|connection| self.pool.give_back(connection));
+        answer.ok()
+    }
+}
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        if self.connection.take().is_some() {
+            self.pool.forget();
+        }
+    }
+}
+
 #[derive(Default)]
 struct Connections {
     free: Vec<Connection>,
@@ -131,6 +156,16 @@ impl Pool {
                 connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
             Ok((answer.said, is_repeat))
         })
+    }
+
+    /// Sends a request whose answer is read later; `None` where that cannot be done at once.
+    pub(crate) fn send_ahead(&self, call: Call, meta: &[u8]) -> Option<Ahead<'_>> {
+        let connection = self.checkout(Instant::now(), false).ok()?;
+        let mut ahead = Ahead { pool: self, connection: Some(connection), request: 0 };
+        let connection = ahead.connection.as_mut()?;
+        connection.begin(self.deadline(Duration::ZERO));
+        ahead.request = connection.send(call, meta, &[]).ok()?;
+        Some(ahead)
     }
 
     /// A connection of one's own, outside of the pool.

@@ -1,6 +1,7 @@
 //! Calls about events and fragments: at their homes.
 
 use super::{ClusterClient, may_be_elsewhere};
+use crate::client::Client;
 use crate::elsewhere::AtHolder;
 use crate::fragment::{Event, Fragment};
 use crate::put::Reservation;
@@ -15,6 +16,15 @@ use std::collections::BTreeMap;
 const BESIDE_BYTES: usize = 64 << 10;
 /// Fragments from which on their homes are told beside each other.
 const BESIDE_FRAGMENTS: usize = 128;
+
+/// What is read from one holder.
+struct Part {
+    holder: u16,
+    /// Where there is one already.
+    client: Option<Client>,
+    keys: Vec<Key>,
+    places: Vec<usize>,
+}
 
 macro_rules! at_home {
     ($($(#[$doc:meta])* $name:ident($first:ident: $of:ty $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
@@ -250,23 +260,36 @@ impl ClusterClient {
                 parts.entry(holder).or_default().push(at);
             }
         }
-        let get = |(holder, places): (u16, Vec<usize>)| {
-            let part: Vec<Key> = places.iter().map(|&at| keys[at]).collect();
+        let parts: Vec<Part> = parts
+            .into_iter()
+            .map(|(holder, places)| Part {
+                client: self.inner.clients.lock().get(&holder).cloned(),
+                keys: places.iter().map(|&at| keys[at]).collect(),
+                places,
+                holder,
+            })
+            .collect();
+        // All are asked before one of them is read; where that cannot be, they are read beside each other.
+        let asked: Vec<_> =
+            parts.iter().map(|part| part.client.as_ref().and_then(|client| client.get_ahead(&part.keys))).collect();
+        let all_asked = asked.iter().all(Option::is_some);
+        let read = |(part, ahead): (&Part, _)| -> Vec<Result<Option<Fragment>>> {
             let one = |key: &Key| {
-                self.node(holder)?.get_many_here(std::slice::from_ref(key)).map(|mut found| found.pop().flatten())
+                let found = self.node(part.holder)?.get_many_here(std::slice::from_ref(key));
+                found.map(|mut found| found.pop().flatten())
             };
-            let found = match self.node(holder).and_then(|client| client.get_many_here(&part)) {
+            match self.node(part.holder).and_then(|client| client.get_asked(&part.keys, ahead)) {
                 Ok(found) => found.into_iter().map(Ok).collect(),
                 // One of them it has not, or not whole.
                 Err(error) if !matches!(error.kind(), Kind::Unavailable | Kind::Closed) => {
-                    part.iter().map(one).collect()
+                    part.keys.iter().map(one).collect()
                 }
-                Err(error) => part.iter().map(|_| Err(error.again())).collect::<Vec<_>>(),
-            };
-            (holder, places, found)
+                Err(error) => part.keys.iter().map(|_| Err(error.again())).collect(),
+            }
         };
-        for (holder, places, found) in beside(parts, true, get) {
-            for (at, one) in places.into_iter().zip(found) {
+        for (part, found) in parts.iter().zip(beside(parts.iter().zip(asked), !all_asked, read)) {
+            let holder = part.holder;
+            for (&at, one) in part.places.iter().zip(found) {
                 let one = match one {
                     Err(error) if error.kind() == Kind::Fenced => Ok(None),
                     one => one.map_err(|error| {
@@ -329,7 +352,7 @@ impl ClusterClient {
     }
 }
 
-/// Does something with each part: beside each other, if that is worth a thread.
+/// Does something with each part, beside each other if that is worth a thread; answers in the order of the parts.
 fn beside<P: Send, T: Send>(
     parts: impl IntoIterator<Item = P>,
     is_worth_it: bool,
@@ -344,11 +367,11 @@ fn beside<P: Send, T: Send>(
     }
     std::thread::scope(|scope| {
         let under_way: Vec<_> = parts.into_iter().map(|part| scope.spawn(|| each(part))).collect();
-        let mut answers = vec![each(last)];
-        answers.extend(under_way.into_iter().map(|part| match part.join() {
+        let last = each(last);
+        let joined = under_way.into_iter().map(|part| match part.join() {
             Ok(answer) => answer,
             Err(panic) => std::panic::resume_unwind(panic),
-        }));
-        answers
+        });
+        joined.chain([last]).collect()
     })
 }
