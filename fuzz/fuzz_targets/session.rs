@@ -3,8 +3,8 @@
 #![no_main]
 
 use forebay_core::{
-    AttributeSchema, Bounds, Call, GetAny, Key, Keyspace, Primary, RingKeyspace, RingSources, RingStamp, Source,
-    SourceSchema, Sources, Token, crc32c,
+    AttributeSchema, Bounds, Call, GetAny, Key, Keyspace, Level, Primary, Report, RingKeyspace, RingSources, RingStamp,
+    Source, SourceSchema, Sources, Token, crc32c,
 };
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Limits, Served, Step, drive};
@@ -179,7 +179,11 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
                 let (flags, checksum) = (input.u8(), crc32c(&value) ^ u32::from(input.u8() == 255));
                 let deadline = (flags & 1 != 0).then(|| Duration::from_millis(u64::from(flags)));
                 let length = length as u32;
-                WirePut { key, length, checksum, status: 0, attributes: None, deadline, persisted: false, level: None }
+                // A server in no cluster refuses what another node would have.
+                let level = (flags & 6 == 6).then_some(Level::Elsewhere);
+                let report = if flags & 8 != 0 { Report::Later } else { Report::Prompt };
+                let (attributes, persisted) = (None, false);
+                WirePut { key, length, checksum, status: 0, attributes, deadline, persisted, level, report }
             };
             let puts: Vec<WirePut> = (0..count).map(put).collect();
             let meta = WirePut::encode_all(&puts, &keyspace.attributes).unwrap_or_default();
@@ -334,6 +338,7 @@ fn ring_request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &RingKeysp
                     deadline: None,
                     persisted: false,
                     level: None,
+                    report: Report::Prompt,
                 }
             };
             let puts: Vec<WirePut> = (0..3).map(put).collect();

@@ -9,7 +9,8 @@
 //! (`close.rs` has all of it told first, the store refuses otherwise).
 //!
 //! *On failure*: after a call that failed it is not known what the home has: what was told with it is asked about from then on, so that
-//! nothing is counted twice. What a home has no space for is behind the others the next time. Departures that did not arrive are not kept: the node compares all that it holds.
+//! nothing is counted twice. What a home has no space for is behind the others the next time. Departures that did not arrive are not
+//! kept: the node compares all that it holds.
 
 use crate::keyspace::{Keyspace, Peer};
 use forebay_core::{Elsewhere, Error, Key, Kind, Level, Primary, PutOptions, PutOutcome, Report, Result};
@@ -55,8 +56,8 @@ impl Default for Departing {
 }
 
 impl Departing {
-    fn add(&mut self, names: &[Departed], missed: bool) {
-        self.names.extend_from_slice(names);
+    fn add(&mut self, names: impl Iterator<Item = Departed>, missed: bool) {
+        self.names.extend(names);
         if missed || self.names.len() > NAMES_MAX {
             self.names.clear();
             self.compare = true;
@@ -113,8 +114,18 @@ impl Keyspace {
     async fn take_departures(&self) -> Result<()> {
         let departures = self.here(|store| Ok(store.take_departures())).await?;
         if departures.missed || !departures.names.is_empty() {
+            let (map, _) = self.place()?;
+            let (placement, schema) = (self.placement(&map)?, self.store.schema());
             for peer in self.all_peers() {
-                peer.held.departing.lock().add(&departures.names, departures.missed);
+                let is_holder = |name: &&Departed| {
+                    let bytes = match name {
+                        Departed::Event(primary) => primary.as_bytes(),
+                        Departed::Fragment(key) => key.as_bytes(),
+                    };
+                    placement.table_for(schema.run_of(bytes)).is_some_and(|table| table.has_holder(peer.node))
+                };
+                let names = departures.names.iter().filter(is_holder).copied();
+                peer.held.departing.lock().add(names, departures.missed);
             }
         }
         Ok(())
@@ -173,18 +184,21 @@ impl Keyspace {
             let prompt = of(Report::Prompt, Duration::ZERO).await?;
             let later = of(Report::Later, ask_after).await?;
             let read = prompt.len().max(later.len());
+            let mut all_taken = true;
             for (parts, report) in [(prompt, Report::Prompt), (later, Report::Later)] {
                 any |= !parts.is_empty();
-                self.tell_parts(peer, parts, report).await?;
+                all_taken &= self.tell_parts(peer, parts, report).await?;
             }
-            if read < PARTS {
-                return Ok(any);
+            // What is not taken now waits for the next time.
+            if read < PARTS || !all_taken {
+                return Ok(any && all_taken);
             }
         }
     }
 
-    async fn tell_parts(&self, peer: &Peer, parts: Vec<HeldPart>, report: Report) -> Result<()> {
-        let mut failed = Ok(());
+    /// Answers whether the home has answered for all of them.
+    async fn tell_parts(&self, peer: &Peer, parts: Vec<HeldPart>, report: Report) -> Result<bool> {
+        let (mut failed, mut all_taken) = (Ok(()), true);
         let mut parts = parts.into_iter().peekable();
         while parts.peek().is_some() {
             let mut some: Vec<HeldPart> = Vec::new();
@@ -201,14 +215,14 @@ impl Keyspace {
                 Err(_) => Err(Error::unavailable("the call before it failed")),
             };
             match outcomes {
-                Ok(outcomes) => self.heard(peer, some, outcomes).await?,
+                Ok(outcomes) => all_taken &= self.heard(peer, some, outcomes).await?,
                 Err(error) => {
                     self.here(move |store| some.iter().try_for_each(|part| store.untaken(part))).await?;
                     failed = failed.and(Err(error));
                 }
             }
         }
-        failed
+        failed.map(|()| all_taken)
     }
 
     async fn tell_some(&self, peer: &Peer, parts: &[HeldPart], report: Report) -> Result<Vec<Result<PutOutcome>>> {
@@ -235,8 +249,9 @@ impl Keyspace {
         }
     }
 
-    async fn heard(&self, peer: &Peer, parts: Vec<HeldPart>, outcomes: Vec<Result<PutOutcome>>) -> Result<()> {
-        let mut outcomes = outcomes.into_iter();
+    /// Notes what the home has answered; answers whether that was for all of them.
+    async fn heard(&self, peer: &Peer, parts: Vec<HeldPart>, outcomes: Vec<Result<PutOutcome>>) -> Result<bool> {
+        let (mut outcomes, mut all_taken) = (outcomes.into_iter(), true);
         for mut part in parts {
             let mut gone = Vec::new();
             let whole = part.fragments.len();
@@ -259,12 +274,13 @@ impl Keyspace {
                 true
             });
             let is_answered = part.fragments.len() == whole;
+            all_taken &= is_answered;
             let noted = move |store: &Store| {
                 store.told(&part, &gone)?;
                 if is_answered { Ok(()) } else { store.untaken(&part) }
             };
             self.here(noted).await?;
         }
-        Ok(())
+        Ok(all_taken)
     }
 }

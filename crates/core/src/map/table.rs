@@ -72,6 +72,11 @@ impl Table {
         self.from_run
     }
 
+    /// Whether a node holds sources.
+    pub fn has_holder(&self, node: u16) -> bool {
+        self.rows.iter().any(|row| row.nodes.contains(&node))
+    }
+
     /// Whether a source has two holders.
     pub fn has_copies(&self) -> bool {
         self.rows.iter().any(|row| row.nodes.len() > 1)

@@ -75,47 +75,51 @@ impl Store {
     /// have waited this long. Each is behind the others the next time.
     ///
     /// # Errors
-    /// `Corrupt` where an entry does not verify, `Closed`.
+    /// `Corrupt` where only parts are left of which an entry does not verify, `Closed`.
     pub fn untold(&self, home: u16, report: Report, age: Duration, most: usize) -> Result<Vec<HeldPart>> {
         let engine = self.engine();
         let before = engine.now_ns().saturating_sub(forebay_core::nanoseconds(age));
-        let mut parts = Vec::new();
-        let mut ended = Ended::new();
+        let (mut parts, mut failed, mut ended) = (Vec::new(), None, Ended::new());
         let _effects = engine.decisions.effects.begin();
         for cell in &engine.shards.cells {
             let mut shard = cell.lock();
             if shard.closed {
-                return Err(crate::engine::closed());
+                failed = Some(crate::engine::closed());
+                break;
             }
             let mut next = shard.events.next_untold(home, report, None);
-            let mut last = None;
+            let mut again = None;
             while let Some(event) = next.filter(|_| parts.len() < most) {
                 // Those that were listed again stand behind, and end the walk.
                 let since = shard.events[event].arrival_ns;
-                if since > before || last == Some(event) {
+                if since > before || again == Some(event) {
                     break;
                 }
                 next = shard.events.next_untold(home, report, Some(event));
-                let part = engine.held_part(&shard, event)?;
-                let is_in_flight = shard.events[event].pending > 0;
-                if !part.fragments.is_empty() {
-                    parts.push(part);
-                } else if is_in_flight {
-                    continue;
-                } else if shard.events[event].present == 0 {
-                    engine.end_foreign(&mut shard, event, &mut ended);
-                    continue;
-                } else {
+                match engine.held_part(&shard, event) {
+                    Ok(part) if !part.fragments.is_empty() => parts.push(part),
+                    Ok(_) if shard.events[event].pending > 0 => continue,
+                    Ok(_) if shard.events[event].present == 0 => {
+                        engine.end_foreign(&mut shard, event, &mut ended);
+                        continue;
+                    }
                     // What was new is gone again, or never came.
-                    shard.events.set_told(event);
-                    continue;
+                    Ok(_) => {
+                        shard.events.set_told(event);
+                        continue;
+                    }
+                    // The others are told all the same.
+                    Err(error) => failed = Some(error),
                 }
                 shard.events.list_again(event, report, since);
-                last = last.or(Some(event));
+                again = again.or(Some(event));
             }
         }
         engine.finish(&ended);
-        Ok(parts)
+        match failed {
+            Some(error) if parts.is_empty() => Err(error),
+            _ => Ok(parts),
+        }
     }
 
     /// The home of an event has answered for a part: it has these fragments no more, or never will, and knows the others.
