@@ -9,9 +9,11 @@
 //! number, and an earlier one that comes later is refused (`orders.rs`); a run is closed only when no node has anything of
 //! it left to decide, and takes nothing on any node from before that is asked until it is answered.
 //!
+//! Under a look-up table a node also tells the homes of events what it holds for them, and holders what ended (`held.rs`).
+//!
 //! *On failure*: a node that is away keeps no run from starting; it learns of it when it is back. A close wants every node.
 //!
-//! *Not here*: whose events are whose (`core::map`, and the store that adopted it); several copies, tables, etcd.
+//! *Not here*: whose events are whose (`core::map`, and the store that adopted it); several copies, etcd.
 
 mod catch_up;
 mod close;
