@@ -457,10 +457,10 @@ mod tests {
         ];
         let meta = WirePut::encode_all(&all, &keyspace.attributes).unwrap();
         let read = |payload| WirePut::decode_all(&meta, payload, &keyspace.schema, &keyspace.attributes);
-        assert_eq!(read(30).unwrap(), all);
-        assert_eq!(read(31).unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(read(50).unwrap(), all);
+        assert_eq!(read(51).unwrap_err().kind(), Kind::Invalid);
         for end in 0..meta.len() {
-            let cut = WirePut::decode_all(&meta[..end], 30, &keyspace.schema, &keyspace.attributes);
+            let cut = WirePut::decode_all(&meta[..end], 50, &keyspace.schema, &keyspace.attributes);
             assert!(cut.is_err(), "{end} bytes");
         }
     }
