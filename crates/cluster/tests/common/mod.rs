@@ -73,9 +73,15 @@ impl Cluster {
         let store = Store::open(&self.dir.path().join(format!("n{id}")), config()).unwrap();
         let node = Node::start(vec![store.clone()], &self.map, NodeOptions::default()).unwrap();
         let socket = socket(&self.dir, id);
-        let config = ServerConfig { native: vec![Endpoint::Unix(socket)], threads: 1, ..ServerConfig::default() };
+        let (native, resp) = (vec![Endpoint::Unix(socket)], vec![Endpoint::Unix(self.resp(id))]);
+        let config = ServerConfig { native, resp, threads: 1, ..ServerConfig::default() };
         let server = Server::start_node(vec![Served::from(store.clone())], config, node.clone()).unwrap();
         self.members[usize::from(id) - 1] = Some(Member { store, node, server: Some(server) });
+    }
+
+    /// Where a node speaks Redis's protocol.
+    pub(crate) fn resp(&self, id: u16) -> PathBuf {
+        self.dir.path().join(format!("r{id}.sock"))
     }
 
     /// A node's process ends: without a word to the others.
