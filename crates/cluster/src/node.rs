@@ -248,7 +248,7 @@ impl Inner {
                 keyspace.agree(node, epoch).await?;
                 let events = events.into_iter().map(Departed::Event);
                 let names: Vec<Departed> = events.chain(fragments.into_iter().map(Departed::Fragment)).collect();
-                keyspace.here(move |store| store.depart(&names)).await?;
+                keyspace.here(move |store| store.depart(node, &names)).await?;
                 Ok(b"null".to_vec())
             }
             Control::Map => Ok(keyspace.place()?.0.to_json().into_bytes()),

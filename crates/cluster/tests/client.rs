@@ -4,11 +4,10 @@
 
 mod common;
 
-use common::{Cluster, NODES, eventually, keyspace};
+use common::{Cluster, NODES, decide_all, eventually, keyspace};
 use forebay_client::{ClusterClient, Options};
 use forebay_core::map::{Change, ClusterMap};
 use forebay_core::{Bounds, FollowRun, GetAny, Key, Kind, PutOptions, PutOutcome, RunState, Sources};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,16 +51,7 @@ fn events_go_to_their_homes_and_come_back_as_one() {
     assert_eq!(client.events(&Bounds::all(client.schema())).unwrap().len() as u64, EVENTS);
     let one = client.schema().primary_of(&keys[0]);
     assert_eq!(client.get_event(&one, &Sources::All).unwrap().unwrap().fragments.len(), 2);
-    // A farm of one worker empties all nodes.
-    let mut seen = BTreeSet::new();
-    while seen.len() < EVENTS as usize {
-        let leases = client.get_any(&GetAny { n: 64, wait: Duration::from_secs(5), ..GetAny::default() }).unwrap();
-        assert!(!leases.is_empty(), "{} of {EVENTS}", seen.len());
-        for lease in leases {
-            assert!(seen.insert(lease.primary), "leased twice");
-            if lease.primary == one { lease.accept(&["main"]).unwrap() } else { lease.reject().unwrap() }
-        }
-    }
+    decide_all(&client, EVENTS, &one, |_| {});
     assert!(client.get_any(&GetAny { wait: Duration::from_millis(120), ..GetAny::default() }).unwrap().is_empty());
     assert!(client.release(&one).unwrap());
     let summary = client.run_close(RUN).unwrap();

@@ -4,10 +4,9 @@
 
 mod common;
 
-use common::{Cluster, NODES, eventually, keyspace};
+use common::{Cluster, NODES, decide_all, eventually, keyspace};
 use forebay_client::{AsyncClient, ClusterClient, Options};
 use forebay_core::{Bounds, GetAny, Key, Kind, Ledger, Level, Primary, PutOptions, PutOutcome, RunState, Sources};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 const RUN: u64 = 5;
@@ -125,17 +124,10 @@ fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
     // What is removed is gone at once, although its holder hears of it a moment later.
     assert!(client.remove(&keys[3]).unwrap());
     assert!(client.get(&keys[3]).unwrap().is_none());
-    let mut seen = BTreeSet::new();
-    while seen.len() < EVENTS as usize {
-        let leases = client.get_any(&GetAny { n: 64, wait: Duration::from_secs(5), ..GetAny::default() }).unwrap();
-        assert!(!leases.is_empty(), "{} of {EVENTS}", seen.len());
-        for lease in leases {
-            assert!(seen.insert(lease.primary), "leased twice");
-            assert!(lease.fragments.iter().all(is_whole));
-            assert!(lease.get(&Sources::All).unwrap().iter().all(is_whole));
-            if lease.primary == one { lease.accept(&["main"]).unwrap() } else { lease.reject().unwrap() }
-        }
-    }
+    decide_all(&client, EVENTS, &one, |lease| {
+        assert!(lease.fragments.iter().all(is_whole));
+        assert!(lease.get(&Sources::All).unwrap().iter().all(is_whole));
+    });
     eventually("only what was accepted is held", || is_empty(&cluster, &keys[2..]));
     assert!(client.get_event(&one, &Sources::All).unwrap().unwrap().fragments.iter().all(is_whole));
     let summary = client.run_close(RUN).unwrap();
@@ -318,7 +310,7 @@ fn a_fragment_that_its_holder_lacks_stops_nobody() {
         cluster.store(2).untold(3, forebay_core::Report::Later, Duration::ZERO, 1).unwrap().is_empty()
     });
     // As after a loss that an operator accepted.
-    cluster.store(2).depart(&[forebay_store::Departed::Fragment(pairs[0][1])]).unwrap();
+    cluster.store(2).depart(3, &[forebay_store::Departed::Fragment(pairs[0][1])]).unwrap();
     let mut decided = 0;
     for _ in 0..40 {
         for lease in client.get_any(&GetAny::default()).into_iter().flatten() {

@@ -112,7 +112,7 @@ impl Two {
     fn depart(&self) -> Vec<Departed> {
         let departures = self.store(1).take_departures();
         assert!(!departures.missed);
-        self.store(2).depart(&departures.names).unwrap();
+        self.store(2).depart(1, &departures.names).unwrap();
         departures.names
     }
 }
@@ -248,6 +248,20 @@ fn only_what_is_new_is_told_promptly() {
     assert_eq!(two.tell(Report::Prompt), (1, 1));
     let ledger = two.store(1).ledger(RUN).unwrap();
     assert_eq!((ledger.late.fragments, ledger.removed.fragments, ledger.imbalance()), (1, 1, None));
+    // The same with the end before the report: what was acknowledged here is in the account as late, and then gone.
+    let (first, second) = (two.key(1, 5, 2), two.key(1, 5, 3));
+    assert_eq!(put(two.store(2), &first, BYTES).unwrap(), PutOutcome::Stored);
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    assert_eq!(put(two.store(2), &second, BYTES).unwrap(), PutOutcome::Stored);
+    two.store(1).remove_event(&two.primary(&first)).unwrap();
+    // Another node than the home ends nothing.
+    two.store(2).depart(3, &[Departed::Event(two.primary(&first)), Departed::Fragment(first)]).unwrap();
+    assert!(two.store(2).get(&first).unwrap().is_some());
+    two.depart();
+    refused(two.store(2).get(&first), Kind::Fenced);
+    assert_eq!(two.tell(Report::Prompt), (1, 1));
+    refused(two.store(2).get(&second), Kind::Fenced);
+    assert_eq!(two.store(1).ledger(RUN).unwrap().late.fragments, 2);
     // One removed fragment leaves the rest of its event where it is.
     let (first, second) = (two.key(1, 1, 2), two.key(1, 1, 3));
     for key in [&first, &second] {
@@ -335,11 +349,10 @@ fn an_answer_is_about_the_records_that_were_told_and_no_others() {
     let part = two.tell_half();
     assert!(two.store(1).remove_event(&two.primary(&first)).unwrap());
     two.depart();
-    for key in [&first, &second] {
-        stored(two.store(2), key, &plain);
-    }
+    stored(two.store(2), &second, &plain);
     two.store(2).told(&part, &[]).unwrap();
-    assert_eq!(two.tell(Report::Prompt), (2, 2), "both are late, and are held no more");
+    assert!(!is_held(&two, &first), "the answer is from before the end");
+    assert_eq!(two.tell(Report::Prompt), (1, 1), "the other one is late, and is held no more");
     assert!(!is_held(&two, &first) && !is_held(&two, &second));
     // An answer says that both are gone, of which one has departed already.
     let (first, second) = (two.key(1, 2, 2), two.key(1, 2, 3));
@@ -347,7 +360,7 @@ fn an_answer_is_about_the_records_that_were_told_and_no_others() {
         stored(two.store(2), key, &plain);
     }
     let part = two.store(2).untold(1, Report::Prompt, Duration::ZERO, 9).unwrap().pop().unwrap();
-    two.store(2).depart(&[Departed::Fragment(second)]).unwrap();
+    two.store(2).depart(1, &[Departed::Fragment(second)]).unwrap();
     two.store(2).told(&part, &[first, second]).unwrap();
     assert!(!is_held(&two, &first));
     stored(two.store(2), &two.key(1, 3, 2), &plain);
@@ -417,7 +430,7 @@ fn what_never_came_or_is_gone_keeps_no_run_open() {
     let (first, second) = (two.key(1, 1, 2), two.key(1, 1, 3));
     stored(two.store(2), &first, &plain);
     let reservation = two.store(2).reserve(&second, 9, &plain).unwrap();
-    two.store(2).depart(&[Departed::Fragment(first)]).unwrap();
+    two.store(2).depart(1, &[Departed::Fragment(first)]).unwrap();
     settled(&two);
     drop(reservation);
     assert!(two.store(2).untold(1, Report::Prompt, Duration::ZERO, 9).unwrap().is_empty());

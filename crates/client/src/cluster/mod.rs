@@ -162,7 +162,7 @@ impl ClusterClient {
         self.inner.clients.lock().values().for_each(Client::close);
     }
 
-    /// The same cluster, of which each call ends within this time.
+    /// The same cluster, of which each call to a node ends within this time. Over a look-up table a call may ask a home and a holder.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> ClusterClient {
         let options = Options { deadline, ..self.inner.options.clone() };

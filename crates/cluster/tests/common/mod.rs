@@ -140,3 +140,24 @@ pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// A farm of one worker empties all nodes of this many events; each is looked at, and `kept` alone is accepted.
+#[track_caller]
+pub(crate) fn decide_all(
+    client: &forebay_client::ClusterClient,
+    events: u64,
+    kept: &forebay_core::Primary,
+    look: impl Fn(&forebay_client::Lease),
+) {
+    let mut seen = std::collections::BTreeSet::new();
+    while (seen.len() as u64) < events {
+        let wait = Duration::from_secs(5);
+        let leases = client.get_any(&forebay_core::GetAny { n: 64, wait, ..Default::default() }).unwrap();
+        assert!(!leases.is_empty(), "{} of {events}", seen.len());
+        for lease in leases {
+            assert!(seen.insert(lease.primary), "leased twice");
+            look(&lease);
+            if lease.primary == *kept { lease.accept(&["main"]).unwrap() } else { lease.reject().unwrap() }
+        }
+    }
+}

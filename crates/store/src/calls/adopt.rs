@@ -29,8 +29,8 @@ impl Store {
     ///
     /// # Errors
     /// `Invalid` for a map that may not follow the present one, that does not admit this store or has not its keyspace, that has a
-    /// look-up table where the store has a warm level, or, as the first one, that places a run elsewhere that has begun here; `Fenced` for an earlier epoch; `Conflict` for another map of
-    /// the same epoch; `Unavailable` or `Corrupt` where it is not known whether it is durable: to be tried again; `Closed`.
+    /// look-up table where the store has a warm level, or, as the first one, that places a run elsewhere that has begun here;
+    /// `Fenced` for an earlier epoch; `Conflict` for another map of the same epoch; `Unavailable` or `Corrupt` where it is not known whether it is durable: to be tried again; `Closed`.
     pub fn adopt_map(&self, map: &Arc<ClusterMap>) -> Result<Succession> {
         self.engine().adopt_map(map)
     }

@@ -14,7 +14,7 @@
 //! *Not here*: which node holds what (`core::map`); the connections between nodes (crate `cluster`).
 
 use crate::engine::Engine;
-use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, State, Word};
+use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, Flag, State, Word};
 use crate::shards::Shard;
 use crate::{PutOptions, Store};
 use forebay_core::limits::SUB_KEYS_MAX;
@@ -90,7 +90,7 @@ impl Store {
             let mut next = shard.events.next_untold(home, report, None);
             let mut again = None;
             while let Some(event) = next.filter(|_| parts.len() < most) {
-                // Those that were listed again stand behind, and end the walk.
+                // This walk has listed some events again, at the end of the list: it ends before them.
                 let since = shard.events[event].arrival_ns;
                 if since > before || again == Some(event) {
                     break;
@@ -137,7 +137,8 @@ impl Store {
                 if here.is_none_or(|(_, word)| word.location() != fragment.location) {
                     continue;
                 }
-                if !gone.contains(&fragment.key) {
+                // What an event had that has departed since has ended as well.
+                if !gone.contains(&fragment.key) && !shard.events[event].is(Flag::Held) {
                     if !shard.events.is_told(event) {
                         shard.events.is_known(event, rest);
                     }
@@ -163,19 +164,33 @@ impl Store {
         })
     }
 
-    /// What ended at its home ends here.
+    /// What ended at this home ends here. Of an event with fragments that the home is to be told of at once, those stay until it has
+    /// answered: they are late, and in its account.
     ///
     /// # Errors
     /// `Closed`.
-    pub fn depart(&self, names: &[Departed]) -> Result<()> {
+    pub fn depart(&self, home: u16, names: &[Departed]) -> Result<()> {
         let engine = self.engine();
         let schema = &engine.keyspace.schema;
         names.iter().try_for_each(|name| match name {
             Departed::Event(primary) => engine.end_held(primary, |shard, event, ended| {
-                engine.end_foreign(shard, event, ended);
+                if shard.events[event].home() != home {
+                    return;
+                }
+                if !shard.events.is_told_at_once(event) {
+                    return engine.end_foreign(shard, event, ended);
+                }
+                let known = shard.events.fragments(event, |rest| shard.events.is_known_at_home(event, rest));
+                let known: Vec<Key> = known.map(|(rest, _)| schema.join(primary, rest)).collect();
+                shard.events[event].set(Flag::Held);
+                for key in &known {
+                    engine.end_held_fragment(shard, event, key, ended);
+                }
             }),
             Departed::Fragment(key) => engine.end_held(&schema.primary_of(key), |shard, event, ended| {
-                engine.end_held_fragment(shard, event, key, ended);
+                if shard.events[event].home() == home {
+                    engine.end_held_fragment(shard, event, key, ended);
+                }
             }),
         })
     }

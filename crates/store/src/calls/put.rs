@@ -369,7 +369,7 @@ impl Engine {
                 self.try_claim_in(shard, event, key, size, options)
             }
             found => match (self.role(&shard, primary), found) {
-                // That another node has it is said to its home; its bytes go to their holder, whoever leads the event.
+                // A report that another node has the bytes belongs to the home; the bytes belong to their holder, whoever leads the event.
                 (Role::None, _) if options.level == Some(Level::Elsewhere) || !self.has_table(&shard, primary) => {
                     Err(self.elsewhere(&shard, primary))
                 }
@@ -668,8 +668,7 @@ impl Engine {
             self.mark_record(&shard, event);
             self.placement.hot.region.fence();
         }
-        let is_open = shard.events[event].state == State::Live(LiveState::Open);
-        if is_open && claimed.flags.is_elsewhere() && !shard.events.runs[run].state.takes_events() {
+        if claimed.flags.is_elsewhere() && !shard.events.runs[run].state.takes_events() {
             // Of a run that is stopped: it does not wait for more (`seal_stopped_run`).
             self.upkeep.bell.ring();
         }

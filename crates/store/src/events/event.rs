@@ -154,7 +154,8 @@ pub(crate) enum Flag {
     Complete = 2,
     /// It was announced: it exists without fragments.
     Announced = 4,
-    /// It is in the list of those held back from delivery.
+    /// It is in the list of those held back from delivery. Of a foreign one: its home has ended it, and is still to be told of what
+    /// came before.
     Held = 8,
     /// The ledger counts it as complete or incomplete. Of a foreign one: its home is told at once of what it does not know.
     Booked = 16,

@@ -100,12 +100,18 @@ impl ShardEvents {
         let leaf = &mut self.slab[event];
         leaf.clear(Flag::Counted);
         leaf.clear(Flag::Booked);
+        leaf.clear(Flag::Held);
         leaf.set_home(None);
     }
 
     /// Whether the home of a foreign event knows all of it that is here.
     pub(crate) fn is_told(&self, event: u32) -> bool {
         self.slab[event].is(Flag::Counted)
+    }
+
+    /// Whether the home of a foreign event is to be told at once of something that is here.
+    pub(crate) fn is_told_at_once(&self, event: u32) -> bool {
+        !self.is_told(event) && self.slab[event].is(Flag::Booked)
     }
 
     fn list_untold(&mut self, event: u32, report: Report, now_ns: u64) {
