@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// How often nodes that are behind are tried again.
@@ -67,8 +68,8 @@ struct Inner {
 pub struct Node {
     inner: Arc<Inner>,
     handle: Handle,
-    /// Its thread ends when this is dropped; `None` where somebody else drives it.
-    _ends: Option<tokio::sync::oneshot::Sender<()>>,
+    /// Its work ends when this is dropped.
+    _ends: oneshot::Sender<()>,
 }
 
 impl Node {
@@ -91,21 +92,9 @@ impl Node {
         let keyspaces = keyspaces(&stores, map, connected, false)?;
         let no_thread = |error: std::io::Error| Error::unavailable("the system gives no thread").with_source(error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
-        let (ends, ended) = tokio::sync::oneshot::channel();
-        let node = Arc::new(Node {
-            inner: Arc::new(Inner { keyspaces, soon: Notify::new() }),
-            handle: runtime.handle().clone(),
-            _ends: Some(ends),
-        });
-        let wanted = node.hear_of_runs();
-        let working = node.inner.clone().work(wanted);
+        let (node, working) = Node::over(keyspaces, runtime.handle().clone());
         let run = move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = working => {}
-                    _ = ended => {}
-                }
-            });
+            runtime.block_on(working);
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(run).map_err(no_thread)?;
@@ -123,14 +112,28 @@ impl Node {
     ) -> Result<Arc<Node>> {
         let connect: Connect = Arc::new(connect);
         let keyspaces = keyspaces(&[store], map, |_| connect.clone(), true)?;
-        let node = Arc::new(Node {
-            inner: Arc::new(Inner { keyspaces, soon: Notify::new() }),
-            handle: Handle::current(),
-            _ends: None,
-        });
-        let wanted = node.hear_of_runs();
-        tokio::spawn(node.inner.clone().work(wanted));
+        let (node, working) = Node::over(keyspaces, Handle::current());
+        tokio::spawn(working);
         Ok(node)
+    }
+
+    /// A node whose calls run there, and its work, which ends when the node is dropped.
+    fn over(
+        keyspaces: BTreeMap<String, Arc<Keyspace>>,
+        handle: Handle,
+    ) -> (Arc<Node>, impl Future<Output = ()> + Send + 'static) {
+        let (ends, ended) = oneshot::channel();
+        let inner = Arc::new(Inner { keyspaces, soon: Notify::new() });
+        let node = Arc::new(Node { inner, handle, _ends: ends });
+        let working = node.inner.clone().work(node.hear_of_runs());
+        let until_its_end = async {
+            tokio::select! {
+                biased;
+                _ = ended => {}
+                () = working => {}
+            }
+        };
+        (node, until_its_end)
     }
 
     /// Adopts a later map in each store.
@@ -260,12 +263,15 @@ impl Inner {
 
     /// Opens runs that events of this node are of, and keeps the others up.
     async fn work(self: Arc<Inner>, mut wanted: mpsc::Receiver<(String, u64)>) {
+        let mut telling = JoinSet::new();
         for keyspace in self.keyspaces.values() {
-            tokio::spawn(keyspace.clone().go_on_telling());
+            telling.spawn(keyspace.clone().go_on_telling());
         }
         let mut next = Instant::now();
         loop {
+            // In this order: a simulation draws nothing that its seed does not say.
             tokio::select! {
+                biased;
                 asked = wanted.recv() => match asked {
                     Some((name, run)) => self.open_wanted(&name, run).await,
                     None => return,

@@ -7,7 +7,7 @@ thread_local! {
     static CHOSEN: std::cell::Cell<&'static str> = const { std::cell::Cell::new("") };
 }
 
-/// The planted faults, with what each does.
+/// The planted faults, with what each does; those of several nodes are found by several only.
 pub const MUTANTS: [(&str, &str); 9] = [
     ("ack-unfenced", "a put is answered before its record is durable"),
     ("decision-unfenced", "a decision is carried out before its record is durable"),
@@ -20,11 +20,25 @@ pub const MUTANTS: [(&str, &str); 9] = [
     ("lost-is-stored", "a client takes a put without an answer for stored"),
 ];
 
+/// The planted faults of a cluster, with what each does.
+pub const CLUSTER_MUTANTS: [(&str, &str); 5] = [
+    ("close-alone", "the home of a run closes it without asking the other nodes"),
+    ("catch-up-skipped", "a node that was away counts as up without being told what it missed"),
+    ("departure-lost", "names of what ended are forgotten where a holder did not take them"),
+    ("telling-forgotten", "a holder takes its home's silence for an answer"),
+    ("late-forgotten", "a home takes what it refused as late when it is told again"),
+];
+
 /// Plants a fault in what this thread does from now on; `""` takes it out.
 #[cfg(feature = "mutants")]
 pub fn plant(name: &'static str) {
-    debug_assert!(name.is_empty() || MUTANTS.iter().any(|known| known.0 == name), "no mutant {name}");
+    debug_assert!(name.is_empty() || all().any(|known| known.0 == name), "no mutant {name}");
     CHOSEN.set(name);
+}
+
+/// All planted faults, with what each does.
+pub fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    MUTANTS.iter().chain(&CLUSTER_MUTANTS)
 }
 
 /// Whether this fault is planted.

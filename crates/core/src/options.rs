@@ -1,5 +1,6 @@
 //! Options and answers of calls.
 
+use crate::limits::HELD_ASKED_AFTER;
 use crate::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result, Source};
 use std::time::Duration;
 
@@ -62,6 +63,19 @@ impl PutOutcome {
         match self {
             PutOutcome::Stored | PutOutcome::Duplicate => PutOutcome::Stored,
             PutOutcome::Late | PutOutcome::LateUnknown => PutOutcome::LateUnknown,
+        }
+    }
+
+    /// The outcome of a put whose bytes went to their holder, by a look-up table, which answered this one; the home answered
+    /// `of_home` to what it was told then, `took` after the put began.
+    pub fn with_home(self, of_home: PutOutcome, took: Duration) -> PutOutcome {
+        match (self, of_home) {
+            // One of both has it newly: the holder told the home before, or had it from a put that nobody answered.
+            (PutOutcome::Stored, PutOutcome::Duplicate) => PutOutcome::Stored,
+            // The holder may have told the home, which had it until its event was decided. Half: by a clock of another machine.
+            (PutOutcome::Duplicate, PutOutcome::Late) => PutOutcome::LateUnknown,
+            (PutOutcome::Stored, PutOutcome::Late) if took >= HELD_ASKED_AFTER / 2 => PutOutcome::LateUnknown,
+            (_, of_home) => of_home,
         }
     }
 }
@@ -212,6 +226,29 @@ impl Default for Sampling {
             sources: Sources::All,
             rate_hz: 1.0,
             bytes_max: 16 << 20,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_at_a_home_is_certain_only_where_its_holder_cannot_have_told_it() {
+        use PutOutcome::{Duplicate, Late, LateUnknown, Stored};
+        let (soon, later) = (Duration::from_millis(3), HELD_ASKED_AFTER);
+        for (held, of_home, took, said) in [
+            (Stored, Stored, soon, Stored),
+            (Stored, Duplicate, soon, Stored),
+            (Duplicate, Duplicate, later, Duplicate),
+            (Stored, Late, soon, Late),
+            (Stored, Late, later, LateUnknown),
+            (Duplicate, Late, soon, LateUnknown),
+            (Stored, LateUnknown, soon, LateUnknown),
+            (Late, Late, later, Late),
+        ] {
+            assert_eq!(held.with_home(of_home, took), said, "{held:?} {of_home:?} {took:?}");
         }
     }
 }

@@ -4,7 +4,9 @@
 //! final; an event has one verdict, and is granted no more after it; a token is given once; a grant has what was stored before;
 //! the ledger balances and agrees.
 
-use forebay_core::{Event, LiveState, ReadFragment, Tally, Token};
+use crate::net::Place;
+use crate::world::CALM;
+use forebay_core::{Elsewhere, LiveState, Tally, Token, crc32c};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,8 +14,6 @@ use tokio::time::Instant;
 
 /// How long a lease lasts: no worker of the simulation extends one.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// After this time without a fault every grant has come to a worker, or is over.
-const CALM: Duration = Duration::from_secs(20);
 /// What a slow clock, a tick and an answer on its way add to it.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -39,6 +39,8 @@ struct Puts {
     perhaps: Vec<Vec<u8>>,
     /// Bytes that were answered as stored.
     stored: Option<Vec<u8>>,
+    /// A holder has taken bytes, and tells their home.
+    is_held: bool,
 }
 
 /// One event.
@@ -59,14 +61,26 @@ pub(crate) struct EventBook {
 #[derive(Default)]
 pub(crate) struct RunBook {
     pub(crate) events: BTreeMap<u64, EventBook>,
-    pub(crate) is_closed: bool,
+    /// When it was closed.
+    pub(crate) closed: Option<Instant>,
+    /// When it was to be opened.
+    pub(crate) begun: Option<Instant>,
+}
+
+/// A fragment as a home shows it.
+pub(crate) enum Found {
+    /// Its bytes.
+    Bytes(Vec<u8>),
+    /// What stands for them.
+    Away(Elsewhere),
 }
 
 /// The account of a simulation.
 #[derive(Default)]
 pub(crate) struct Books {
     pub(crate) runs: BTreeMap<u64, RunBook>,
-    tokens: BTreeSet<Token>,
+    /// By the node that gave them.
+    tokens: BTreeSet<(Place, Token)>,
 }
 
 /// What a call found to be wrong.
@@ -75,6 +89,8 @@ pub(crate) type Checked = Result<(), String>;
 /// How a put ended.
 pub(crate) enum PutEnd {
     Stored,
+    /// At a node that is not its home, which is told.
+    Held,
     Conflict,
     /// Late, closed, full, invalid: it is not stored, for good.
     Refused,
@@ -94,11 +110,12 @@ impl Books {
     /// A put has ended.
     pub(crate) fn answered(&mut self, (run, event, source): (u64, u64, u64), bytes: &[u8], end: PutEnd) -> Checked {
         let Some(book) = self.runs.get_mut(&run) else { return Ok(()) };
-        let is_closed = book.is_closed;
+        let is_closed = book.closed.is_some();
         let puts = book.events.entry(event).or_default().puts.entry(source).or_default();
         let at = puts.perhaps.iter().position(|offered| offered == bytes);
         match end {
             PutEnd::Unknown => {}
+            PutEnd::Held => puts.is_held = true,
             PutEnd::Refused => _ = at.map(|at| puts.perhaps.remove(at)),
             PutEnd::Conflict => {
                 at.map(|at| puts.perhaps.remove(at));
@@ -132,15 +149,15 @@ impl Books {
         events.map(|(event, book)| (*event, stored(book))).collect()
     }
 
-    /// An event was granted, with these fragments.
+    /// An event was granted by a node, with these fragments.
     pub(crate) fn granted(
         &mut self,
         (run, event): (u64, u64),
-        token: Token,
+        (by, token): (Place, Token),
         fragments: &[(u64, Vec<u8>)],
         stored_before: Option<&BTreeSet<u64>>,
     ) -> Checked {
-        if !self.tokens.insert(token) {
+        if !self.tokens.insert((by, token)) {
             return Err(format!("{run}/{event}: token {token} was given before"));
         }
         let book = self.event(run, event);
@@ -149,7 +166,7 @@ impl Books {
             return Err(format!("{run}/{event}: granted again ({token}) after it was {judged:?} by {by}"));
         }
         for (source, bytes) in fragments {
-            check_bytes(&format!("{run}/{event}/{source}"), book.puts.get(source), bytes)?;
+            check_bytes(&format!("{run}/{event}/{source}"), book.puts.get(source), |offered| offered == bytes)?;
         }
         for source in stored_before.into_iter().flatten() {
             if !fragments.iter().any(|fragment| fragment.0 == *source) {
@@ -189,17 +206,16 @@ impl Books {
         }
     }
 
-    /// What the store has of an event must agree with what was answered; `calm` is how long no fault has been there.
-    pub(crate) fn check_event<F: ReadFragment>(
+    /// What the home of an event has of it must agree with what was answered; `calm` is how long no fault has been there.
+    pub(crate) fn check_event(
         &self,
         (run, event): (u64, u64),
-        found: Option<&Event<F>>,
+        found: Option<(LiveState, Vec<(u64, Found)>)>,
         calm: Duration,
-        source_of: impl Fn(&F) -> u64,
     ) -> Checked {
         let Some(book) = self.runs.get(&run).and_then(|run| run.events.get(&event)) else { return Ok(()) };
         let name = format!("{run}/{event}");
-        let Some(found) = found else {
+        let Some((state, fragments)) = found else {
             let was_stored = book.puts.values().any(|puts| puts.stored.is_some());
             let may_be_gone = match book.verdict {
                 Some((_, Judged::Rejected)) => true,
@@ -212,7 +228,7 @@ impl Books {
                 Ok(())
             };
         };
-        match (book.verdict, found.state) {
+        match (book.verdict, state) {
             (Some((_, Judged::Accepted)), LiveState::Accepted) => {}
             (None, LiveState::Accepted) if !book.perhaps.iter().any(|(_, judged)| *judged == Judged::Accepted) => {
                 return Err(format!("{name}: accepted by nobody"));
@@ -224,39 +240,55 @@ impl Books {
         }
         // A grant whose answer was lost in a fault is over in calm.
         let age = book.granted.map_or(Duration::ZERO, |at| at.elapsed());
-        let is_overdue = found.state == LiveState::Leased && calm > CALM && age > LEASE + SLACK;
+        let is_overdue = state == LiveState::Leased && calm > CALM && age > LEASE + SLACK;
         let seen = book.overdue.replace(is_overdue.then(|| book.overdue.get().unwrap_or_else(Instant::now)));
         if is_overdue && seen.is_some_and(|seen| seen.elapsed() > Duration::from_millis(100)) {
             return Err(format!("{name}: a worker has it for {age:?}, longer than its lease"));
         }
-        for fragment in &found.fragments {
-            let source = source_of(fragment);
-            check_bytes(&format!("{name}/{source}"), book.puts.get(&source), fragment)?;
+        for (source, fragment) in &fragments {
+            let is_it = |offered: &[u8]| match fragment {
+                Found::Bytes(bytes) => offered == bytes,
+                Found::Away(away) => is_of(away, offered),
+            };
+            check_bytes(&format!("{name}/{source}"), book.puts.get(source), is_it)?;
         }
         for (source, puts) in &book.puts {
-            if puts.stored.is_some() && !found.fragments.iter().any(|fragment| source_of(fragment) == *source) {
+            if puts.stored.is_some() && !fragments.iter().any(|fragment| fragment.0 == *source) {
                 return Err(format!("{name}/{source}: stored, and not in the event"));
             }
         }
         Ok(())
     }
 
-    /// The ledger's figure of stored fragments: at least those that were answered, at most those that may be.
-    pub(crate) fn check_stored(&self, run: u64, stored: Tally) -> Checked {
+    /// The account's figures: stored are at least the fragments that were answered so, at most those that may be; of a closed run
+    /// each that a holder has taken is stored or late, unless a fault was there: what was told twice is not counted twice, and
+    /// a crash loses what was counted as late.
+    pub(crate) fn check_account(&self, run: u64, stored: Tally, late: Tally, calm: Duration) -> Checked {
         let Some(book) = self.runs.get(&run) else { return Ok(()) };
         let puts = || book.events.values().flat_map(|event| event.puts.values());
         let least = puts().filter(|puts| puts.stored.is_some()).count() as u64;
         let most = puts().filter(|puts| puts.stored.is_some() || !puts.perhaps.is_empty()).count() as u64;
-        if (least..=most).contains(&stored.fragments) {
-            return Ok(());
+        if !(least..=most).contains(&stored.fragments) {
+            return Err(format!(
+                "run {run}: the ledger has {} stored fragments, the books {least} to {most}",
+                stored.fragments
+            ));
         }
-        Err(format!("run {run}: the ledger has {} stored fragments, the books {least} to {most}", stored.fragments))
+        let told = puts().filter(|puts| puts.stored.is_some() || puts.is_held).count() as u64;
+        let was_calm = book.closed.is_some() && book.begun.is_some_and(|begun| calm > begun.elapsed() + CALM);
+        if was_calm && stored.fragments + late.fragments < told {
+            return Err(format!(
+                "run {run}: closed with {} fragments stored and {} late, of {told} that were taken",
+                stored.fragments, late.fragments
+            ));
+        }
+        Ok(())
     }
 
     /// The run is closed; earlier ones are forgotten.
     pub(crate) fn closed(&mut self, run: u64) {
         if let Some(book) = self.runs.get_mut(&run) {
-            book.is_closed = true;
+            book.closed = Some(Instant::now());
         }
         while self.runs.len() > 3 {
             self.runs.pop_first();
@@ -264,10 +296,15 @@ impl Books {
     }
 }
 
-fn check_bytes(name: &str, puts: Option<&Puts>, bytes: &[u8]) -> Checked {
+/// Whether it stands for these bytes.
+pub(crate) fn is_of(away: &Elsewhere, bytes: &[u8]) -> bool {
+    (away.length as usize, away.checksum) == (bytes.len(), crc32c(bytes))
+}
+
+fn check_bytes(name: &str, puts: Option<&Puts>, is_it: impl Fn(&[u8]) -> bool) -> Checked {
     let fits = |puts: &Puts| match &puts.stored {
-        Some(stored) => stored[..] == *bytes,
-        None => puts.perhaps.iter().any(|offered| offered[..] == *bytes),
+        Some(stored) => is_it(stored),
+        None => puts.perhaps.iter().any(|offered| is_it(offered)),
     };
     match puts {
         Some(puts) if fits(puts) => Ok(()),

@@ -1,5 +1,6 @@
 //! What goes wrong, and when: drawn from the seed before the simulation begins, so that single faults can be left out.
 
+use crate::net::Place;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
@@ -7,51 +8,62 @@ use std::time::Duration;
 /// One fault.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// The server's process is killed, before this step of its medium; it comes back after a while.
-    Kill { step: u64, down: Duration },
+    /// A node's process is killed, before this step of its medium; it comes back after a while.
+    Kill { node: Place, step: u64, down: Duration },
     /// Its machine loses power likewise: what was not flushed is gone, word by word.
-    PowerLoss { step: u64, seed: u64, down: Duration },
+    PowerLoss { node: Place, step: u64, seed: u64, down: Duration },
     /// Nothing of it runs for a while.
-    Pause(Duration),
-    /// Nothing arrives at the server (0) or at clients (1).
-    Stall(usize, Duration),
-    /// New connections get no answer.
-    Cut(Duration),
-    /// All connections are reset, now or after some more bytes.
-    Reset(Option<usize>),
-    /// Everything goes in small pieces.
-    SlowDrain(usize, Duration),
-    /// The calendar jumps, in milliseconds.
-    StepCalendar(i64),
+    Pause(Place, Duration),
+    /// Nothing arrives at a node.
+    Deaf(Place, Duration),
+    /// Nothing of a node arrives.
+    Mute(Place, Duration),
+    /// Nothing of the first node arrives at the second; clients reach both.
+    OneWay(Place, Place, Duration),
+    /// New connections to a node get no answer, and those that it has are reset.
+    Cut(Place, Duration),
+    /// All connections of a node are reset, now or after some more bytes.
+    Reset(Place, Option<usize>),
+    /// Everything to and from a node goes in small pieces.
+    SlowDrain(Place, usize, Duration),
+    /// A node's calendar jumps, in milliseconds.
+    StepCalendar(Place, i64),
+    /// No worker asks for events: stores fill.
+    Strike(Duration),
 }
 
 /// Mean time between two faults.
 const MEAN: f64 = 45.0;
 
 /// All faults of a simulation of this length, in order, with their moments.
-pub(crate) fn schedule(seed: u64, length: Duration) -> Vec<(Duration, Fault)> {
+pub(crate) fn schedule(seed: u64, length: Duration, nodes: usize) -> Vec<(Duration, Fault)> {
     let mut random = SmallRng::seed_from_u64(seed ^ 0xFA17);
     let mut at = Duration::from_secs(10);
     let mut all = Vec::new();
     while at < length {
-        all.push((at, draw(&mut random)));
+        all.push((at, draw(&mut random, nodes)));
         at += Duration::from_secs_f64(random.random_range(0.1..2.0 * MEAN));
     }
     all
 }
 
-fn draw(random: &mut SmallRng) -> Fault {
+fn draw(random: &mut SmallRng, nodes: usize) -> Fault {
     let mut time = |least: u64, most: u64| Duration::from_millis(random.random_range(least..most));
-    let (short, long) = (time(10, 3000), time(1000, 40_000));
+    let (short, long, strike) = (time(10, 3000), time(1000, 40_000), time(20_000, 300_000));
     let down = if random.random_bool(0.8) { short } else { long };
-    match random.random_range(0..10) {
-        0 | 1 => Fault::Kill { step: random.random_range(1..60), down },
-        2 | 3 => Fault::PowerLoss { step: random.random_range(1..60), seed: random.random(), down },
-        4 => Fault::Pause(if random.random_bool(0.7) { short } else { long }),
-        5 => Fault::Stall(random.random_range(0..2), if random.random_bool(0.7) { short } else { long }),
-        6 => Fault::Cut(long),
-        7 => Fault::Reset(random.random_bool(0.8).then(|| random.random_range(1..2000))),
-        8 => Fault::SlowDrain(random.random_range(1..64), long),
-        _ => Fault::StepCalendar(random.random_range(-86_400_000..86_400_000)),
+    let lasts = if random.random_bool(0.7) { short } else { long };
+    let node = random.random_range(1..=nodes);
+    match random.random_range(0..if nodes > 1 { 13 } else { 11 }) {
+        0 | 1 => Fault::Kill { node, step: random.random_range(1..60), down },
+        2 | 3 => Fault::PowerLoss { node, step: random.random_range(1..60), seed: random.random(), down },
+        4 => Fault::Pause(node, lasts),
+        5 if random.random_bool(0.5) => Fault::Deaf(node, lasts),
+        5 => Fault::Mute(node, lasts),
+        6 => Fault::Cut(node, long),
+        7 => Fault::Reset(node, random.random_bool(0.8).then(|| random.random_range(1..2000))),
+        8 => Fault::SlowDrain(node, random.random_range(1..64), long),
+        9 => Fault::StepCalendar(node, random.random_range(-86_400_000..86_400_000)),
+        10 => Fault::Strike(strike),
+        _ => Fault::OneWay(node, 1 + (node - 1 + random.random_range(1..nodes)) % nodes, lasts),
     }
 }

@@ -5,18 +5,18 @@
 #![expect(clippy::print_stdout, reason = "a command prints what it found")]
 
 use clap::Parser;
-use forebay_core::mutants::MUTANTS;
-use forebay_sim::{Plan, Report, shrink, simulate};
+use forebay_core::mutants;
+use forebay_sim::{NODES_MAX, Plan, Report, shrink, simulate};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Most simulations that look for fewer faults.
 const TRIALS: usize = 60;
 
-/// Run a server and five clients under simulated faults, and compare what they answer with books of their own.
+/// Run nodes and their clients under simulated faults, and compare what they answer with books of their own.
 ///
 /// Each seed is one simulation. A seed that fails is simulated again with fewer faults, and printed with the options that
-/// show it: `forebay-sim --seed 7 --hours 0.4 --without 1,2,5 --show`.
+/// show it: `forebay-sim --seed 7 --hours 0.4 --nodes 3 --without 1,2,5 --show`.
 #[derive(Parser)]
 #[command(name = "forebay-sim", disable_version_flag = true)]
 struct Options {
@@ -32,6 +32,12 @@ struct Options {
     /// Plant a fault in the code: it must be found. `list` names them.
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
+    /// Nodes: one is a server without a cluster, more are a cluster.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=NODES_MAX as i64))]
+    nodes: u8,
+    /// A look-up table says which node has the bytes of a source.
+    #[arg(long)]
+    table: bool,
     /// Leave out these faults of the seed, by number.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
     without: Vec<usize>,
@@ -44,10 +50,10 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let mutant = match options.mutant.as_deref() {
         None => "",
-        Some(name) => match MUTANTS.iter().find(|known| known.0 == name) {
+        Some(name) => match mutants::all().find(|known| known.0 == name) {
             Some(known) => known.0,
             None => {
-                MUTANTS.iter().for_each(|(name, what)| println!("{name}: {what}"));
+                mutants::all().for_each(|(name, what)| println!("{name}: {what}"));
                 return if name == "list" { ExitCode::SUCCESS } else { ExitCode::from(2) };
             }
         },
@@ -62,7 +68,15 @@ fn main() -> ExitCode {
     while left > 0.0 {
         let length = Duration::from_secs_f64(left.min(options.each) * 3600.0);
         let without = options.without.iter().copied().collect();
-        let plan = Plan { seed, length, mutant, without, is_shown: options.show };
+        let plan = Plan {
+            seed,
+            length,
+            nodes: options.nodes.into(),
+            has_table: options.table,
+            mutant,
+            without,
+            is_shown: options.show,
+        };
         let report = simulate(&plan);
         done += report.length.as_secs_f64() / 3600.0;
         trace = trace.rotate_left(5) ^ report.hash;
@@ -74,7 +88,9 @@ fn main() -> ExitCode {
             let hours = plan.length.as_secs_f64() / 3600.0;
             let mutant = if mutant.is_empty() { String::new() } else { format!(" --mutant {mutant}") };
             let without = if without.is_empty() { String::new() } else { format!(" --without {}", without.join(",")) };
-            println!("shown by: forebay-sim --seed {seed} --hours {hours:.4}{mutant}{without} --show");
+            let table = if options.table { " --table" } else { "" };
+            let nodes = if options.nodes > 1 { format!(" --nodes {}{table}", options.nodes) } else { String::new() };
+            println!("shown by: forebay-sim --seed {seed} --hours {hours:.4}{nodes}{mutant}{without} --show");
             return ExitCode::from(1);
         }
         left -= options.each;

@@ -24,15 +24,51 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Bytes that are on their way in one direction: more wait at the sender, as with a socket.
 const ON_THE_WAY_MAX: usize = 64 << 10;
 
-/// What is wrong with the network now, for all of its streams.
+/// Where a stream has an end: [`OUTSIDE`] for all clients, and the nodes.
+pub(crate) type Place = usize;
+
+/// Clients of the cluster.
+pub(crate) const OUTSIDE: Place = 0;
+/// Clients, and as many nodes as a simulation has at most.
+const PLACES: usize = 4;
+
+/// What is wrong with the network now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weather {
-    /// Nothing arrives at the server before then, or at the client.
-    pub(crate) stalled_until: [Option<Instant>; 2],
-    /// New connections get no answer before then.
-    pub(crate) cut_until: Option<Instant>,
-    /// Most that one piece carries: a slow drain.
-    pub(crate) piece_bytes: Option<usize>,
+    /// Nothing arrives before then, from a place at another.
+    stalled_until: [[Option<Instant>; PLACES]; PLACES],
+    /// New connections to a place get no answer before then.
+    cut_until: [Option<Instant>; PLACES],
+    /// Most that one piece of a stream to or from a place carries: a slow drain.
+    piece_bytes: [Option<usize>; PLACES],
+}
+
+impl Weather {
+    /// Nothing of one place arrives at another one before then, or any longer time that was said before.
+    pub(crate) fn stall(&mut self, from: Place, to: Place, until: Instant) {
+        let stalled = &mut self.stalled_until[from][to];
+        *stalled = (*stalled).max(Some(until));
+    }
+
+    /// Nothing arrives at a place before then.
+    pub(crate) fn stall_into(&mut self, to: Place, until: Instant) {
+        (0..PLACES).for_each(|from| self.stall(from, to, until));
+    }
+
+    /// Nothing of a place arrives before then.
+    pub(crate) fn stall_out_of(&mut self, from: Place, until: Instant) {
+        (0..PLACES).for_each(|to| self.stall(from, to, until));
+    }
+
+    /// New connections to a place get no answer before then.
+    pub(crate) fn cut(&mut self, to: Place, until: Instant) {
+        self.cut_until[to] = self.cut_until[to].max(Some(until));
+    }
+
+    /// Streams to and from a place carry pieces of at most so many bytes.
+    pub(crate) fn drain(&mut self, place: Place, piece_bytes: Option<usize>) {
+        self.piece_bytes[place] = piece_bytes;
+    }
 }
 
 /// All streams.
@@ -43,10 +79,19 @@ pub(crate) struct Net {
 struct State {
     random: SmallRng,
     weather: Weather,
-    pipes: Vec<std::sync::Weak<[Pipe; 2]>>,
+    pipes: Vec<std::sync::Weak<Pipes>>,
+}
+
+/// Both directions of a stream.
+struct Pipes {
+    /// Where its client is, and its server.
+    between: [Place; 2],
+    /// The way to the server, and that to the client.
+    ways: [Pipe; 2],
 }
 
 /// One direction of a stream.
+#[derive(Default)]
 struct Pipe(Mutex<Way>);
 
 #[derive(Default)]
@@ -70,7 +115,7 @@ impl Way {
 /// One end of a stream.
 pub(crate) struct End {
     net: Arc<Net>,
-    pipes: Arc<[Pipe; 2]>,
+    pipes: Arc<Pipes>,
     /// The pipe that it reads: 0 is the way to the server.
     reads: usize,
     /// The process at this end is dead: what it writes goes nowhere.
@@ -88,8 +133,18 @@ impl Net {
         change(&mut self.state.lock().weather);
     }
 
-    pub(crate) fn weather(&self) -> Weather {
-        self.state.lock().weather.clone()
+    /// Until when new connections to a place get no answer.
+    pub(crate) fn cut_until(&self, to: Place) -> Option<Instant> {
+        self.state.lock().weather.cut_until[to].filter(|until| *until > Instant::now())
+    }
+
+    fn stalled_until(&self, from: Place, to: Place) -> Option<Instant> {
+        self.state.lock().weather.stalled_until[from][to]
+    }
+
+    fn piece_bytes(&self, between: [Place; 2]) -> usize {
+        let of = self.state.lock().weather.piece_bytes;
+        between.iter().filter_map(|place| of[*place]).min().unwrap_or(usize::MAX)
     }
 
     /// From 1 to 5 ms.
@@ -97,33 +152,36 @@ impl Net {
         Duration::from_micros(self.state.lock().random.random_range(1000..5000))
     }
 
-    /// The end of a client, and that of a server, which is dead once `is_dead` says so.
-    pub(crate) fn stream(self: &Arc<Net>, is_dead: Arc<AtomicBool>) -> (End, End) {
-        let pipes = Arc::new([Pipe(Mutex::default()), Pipe(Mutex::default())]);
+    /// The end of a client, and that of a server, at these places; each is dead once its process is.
+    pub(crate) fn stream(self: &Arc<Net>, between: [Place; 2], is_dead: [Option<Arc<AtomicBool>>; 2]) -> (End, End) {
+        let pipes = Arc::new(Pipes { between, ways: Default::default() });
         let mut state = self.state.lock();
         state.pipes.retain(|known| known.strong_count() > 0);
         state.pipes.push(Arc::downgrade(&pipes));
         drop(state);
         let end = |reads, is_dead| End { net: self.clone(), pipes: pipes.clone(), reads, is_dead, timer: None };
-        (end(1, None), end(0, Some(is_dead)))
+        let [client, server] = is_dead;
+        (end(1, client), end(0, server))
     }
 
-    /// Every stream is reset now, or once some more bytes have passed.
-    pub(crate) fn reset(&self, after: Option<usize>) {
-        for pipes in self.pipes() {
+    /// Every stream to or from a place is reset now, or once some more bytes have passed.
+    pub(crate) fn reset(&self, place: Place, after: Option<usize>) {
+        for pipes in self.pipes().into_iter().filter(|pipes| pipes.between.contains(&place)) {
             match after {
-                Some(bytes) => pipes[bytes % 2].0.lock().reset_after = Some(bytes),
-                None => reset(&pipes),
+                Some(bytes) => pipes.ways[bytes % 2].0.lock().reset_after = Some(bytes),
+                None => reset(&pipes.ways),
             }
         }
     }
 
-    /// Streams that were to be reset after more bytes than have passed since go on.
-    pub(crate) fn spare(&self) {
-        self.pipes().iter().flat_map(|pipes| pipes.iter()).for_each(|pipe| pipe.0.lock().reset_after = None);
+    /// Streams of a place that were to be reset after more bytes than have passed since go on.
+    pub(crate) fn spare(&self, place: Place) {
+        let pipes = self.pipes();
+        let of_it = pipes.iter().filter(|pipes| pipes.between.contains(&place));
+        of_it.flat_map(|pipes| &pipes.ways).for_each(|pipe| pipe.0.lock().reset_after = None);
     }
 
-    fn pipes(&self) -> Vec<Arc<[Pipe; 2]>> {
+    fn pipes(&self) -> Vec<Arc<Pipes>> {
         let mut state = self.state.lock();
         state.pipes.retain(|known| known.strong_count() > 0);
         state.pipes.iter().filter_map(std::sync::Weak::upgrade).collect()
@@ -141,9 +199,9 @@ fn reset(pipes: &[Pipe; 2]) {
 
 impl AsyncRead for End {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let held = self.net.weather().stalled_until[self.reads];
         let pipes = self.pipes.clone();
-        let mut way = pipes[self.reads].0.lock();
+        let held = self.net.stalled_until(pipes.between[self.reads], pipes.between[1 - self.reads]);
+        let mut way = pipes.ways[self.reads].0.lock();
         if way.is_reset {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
@@ -185,8 +243,8 @@ impl AsyncWrite for End {
         if self.is_dead.as_ref().is_some_and(|dead| dead.load(Ordering::SeqCst)) {
             return Poll::Ready(Ok(from.len()));
         }
-        let (latency, weather) = (self.net.latency(), self.net.weather());
-        let mut way = self.pipes[1 - self.reads].0.lock();
+        let (latency, piece_bytes) = (self.net.latency(), self.net.piece_bytes(self.pipes.between));
+        let mut way = self.pipes.ways[1 - self.reads].0.lock();
         if way.is_reset {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -195,13 +253,13 @@ impl AsyncWrite for End {
             way.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let mut most = from.len().min(room).min(weather.piece_bytes.unwrap_or(usize::MAX));
+        let mut most = from.len().min(room).min(piece_bytes);
         if let Some(left) = way.reset_after {
             most = most.min(left);
             way.reset_after = Some(left - most);
             if most == 0 {
                 drop(way);
-                reset(&self.pipes);
+                reset(&self.pipes.ways);
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
         }
@@ -219,7 +277,7 @@ impl AsyncWrite for End {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut way = self.pipes[1 - self.reads].0.lock();
+        let mut way = self.pipes.ways[1 - self.reads].0.lock();
         way.is_ended = true;
         way.wake();
         Poll::Ready(Ok(()))
@@ -231,14 +289,14 @@ impl Drop for End {
         // A socket that nobody has any more.
         let is_dead = self.is_dead.as_ref().is_some_and(|dead| dead.load(Ordering::SeqCst));
         if is_dead {
-            reset(&self.pipes);
+            reset(&self.pipes.ways);
             return;
         }
-        let mut way = self.pipes[1 - self.reads].0.lock();
+        let mut way = self.pipes.ways[1 - self.reads].0.lock();
         way.is_ended = true;
         way.wake();
         drop(way);
-        let mut way = self.pipes[self.reads].0.lock();
+        let mut way = self.pipes.ways[self.reads].0.lock();
         way.is_reset = true;
         way.wake();
     }

@@ -1,15 +1,17 @@
-//! The server's node: the store on a medium that forgets, its sessions, its ticks; killed at any step and opened again.
+//! A node: the store on a medium that forgets, its sessions, its ticks, its part in a cluster; killed at any step and opened again.
 //!
 //! ```text
-//! start ─▶ up ─▶ armed: before some step of the medium the image is taken, and the node is dead ─▶ down ─▶ start from the image
+//! open ─▶ live ─▶ armed: before some step of the medium the image is taken, and the node is dead ─▶ down ─▶ open from the image
 //! ```
 //!
 //! *Invariant*: once it is dead nothing that it does is seen: its bytes go nowhere, its medium is another one.
 
 use crate::books::{Checked, LEASE};
 use crate::clock::NodeClock;
-use crate::net::{End, Net};
-use forebay_client::{Connector, Reader, Writer};
+use crate::net::{End, Net, OUTSIDE, Place};
+use forebay_client::{AsyncClient, Connector, Options, Reader, Writer};
+use forebay_cluster::Node;
+use forebay_core::map::ClusterMap;
 use forebay_core::{Clock, Error, Keyspace, Result, SeededRandom};
 use forebay_server::{Limits, Served, Sessions};
 use forebay_store::{Config, Store};
@@ -28,68 +30,21 @@ use tokio::task::{JoinHandle, JoinSet, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Bytes of the medium: small, so that images are cheap and it can be full.
-const MEDIUM_BYTES: u64 = 2 << 20;
+const MEDIUM_BYTES: u64 = 1 << 20;
 const SEGMENT_BYTES: u64 = 32 << 10;
 /// Between two looks whether a store has something to do.
 const TICK: Duration = Duration::from_millis(100);
 
-/// One life of the node.
-pub(crate) struct Life {
-    pub(crate) store: Store,
-    pub(crate) is_dead: Arc<AtomicBool>,
-    /// Connections that are served; those that are over, with how.
-    connections: Rc<RefCell<JoinSet<&'static str>>>,
-    medium: Arc<SimMedium>,
-    /// What its death left.
-    image: Arc<Mutex<Option<Vec<u8>>>>,
-    tasks: [JoinHandle<()>; 2],
-}
+/// A store, and what it is on.
+pub(crate) type Opened = (Arc<SimMedium>, Store);
 
-impl Life {
-    pub(crate) fn is_dead(&self) -> bool {
-        self.is_dead.load(Ordering::SeqCst)
-    }
-
-    /// No session has panicked.
-    pub(crate) fn check(&self) -> Checked {
-        let mut connections = self.connections.borrow_mut();
-        while let Some(over) = connections.try_join_next() {
-            over.map_err(|error| format!("a session ended: {error}"))?;
-        }
-        Ok(())
-    }
-}
-
-/// How a life ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Death {
-    /// The process alone.
-    Kill,
-    /// The machine: what was not flushed is lost as this seed says.
-    PowerLoss(u64),
-}
-
-/// Where clients find the node.
-pub(crate) struct Door {
-    listening: Mutex<Option<(UnboundedSender<End>, Arc<AtomicBool>)>>,
-    /// The node does nothing before then.
-    pub(crate) paused_until: Mutex<Option<Instant>>,
-}
-
-impl Door {
-    pub(crate) fn new() -> Arc<Door> {
-        Arc::new(Door { listening: Mutex::default(), paused_until: Mutex::default() })
-    }
-}
-
-/// Starts a life: from nothing, or from what the last one left.
-pub(crate) fn start(
-    door: &Arc<Door>,
+/// Makes a store, or opens what a life left, under the map that it went by.
+pub(crate) fn open(
     keyspace: &Keyspace,
     clock: &Arc<NodeClock>,
     seed: u64,
-    left: Option<Arc<SimMedium>>,
-) -> Result<Rc<Life>> {
+    left: Option<(Arc<SimMedium>, Option<Arc<ClusterMap>>)>,
+) -> Result<Opened> {
     let config = Config {
         hot_bytes: MEDIUM_BYTES,
         segment_bytes: Some(SEGMENT_BYTES),
@@ -102,44 +57,124 @@ pub(crate) fn start(
         random: Arc::new(SeededRandom::new(seed)),
         ..Config::default()
     };
-    let (medium, store) = match left {
+    match left {
         None => {
             let medium = SimMedium::new(MEDIUM_BYTES);
             let store = Store::create_on(medium.clone(), keyspace, config)?;
-            (medium, store)
+            Ok((medium, store))
         }
-        Some(medium) => {
-            let store = Store::open_on(medium.clone(), keyspace, config)?;
-            (medium, store)
+        Some((medium, map)) => {
+            let store = Store::open_on(medium.clone(), keyspace, Config { map, ..config })?;
+            Ok((medium, store))
         }
-    };
-    let is_dead = Arc::<AtomicBool>::default();
-    let (sender, mut arriving) = unbounded_channel::<End>();
-    *door.listening.lock() = Some((sender, is_dead.clone()));
-    let sessions = Rc::new(Sessions::new(Served::from(store.clone()), Limits::default()));
-    let connections = Rc::<RefCell<JoinSet<&'static str>>>::default();
-    let served = connections.clone();
-    let accepting = spawn_local(async move {
-        while let Some(end) = arriving.recv().await {
-            let sessions = sessions.clone();
-            served.borrow_mut().spawn_local(async move { sessions.serve(end).await });
+    }
+}
+
+/// One life of a node.
+pub(crate) struct Life {
+    pub(crate) store: Store,
+    is_dead: Arc<AtomicBool>,
+    /// Connections that are served; those that are over, with how.
+    connections: Rc<RefCell<JoinSet<&'static str>>>,
+    medium: Arc<SimMedium>,
+    /// What its death left.
+    image: Arc<Mutex<Option<Vec<u8>>>>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Life {
+    /// Begins a life, as a node of a cluster if there is one.
+    pub(crate) fn begin(
+        ways: &Ways,
+        place: Place,
+        (medium, store): Opened,
+        clock: &Arc<NodeClock>,
+    ) -> Result<Rc<Life>> {
+        let is_dead = Arc::<AtomicBool>::default();
+        let door = ways.doors[place - 1].clone();
+        let (sender, mut arriving) = unbounded_channel::<End>();
+        let mut sessions = Sessions::new(Served::from(store.clone()), Limits::default());
+        if let Some(map) = &ways.map {
+            let (ways, dead) = (ways.clone(), is_dead.clone());
+            let to_others = move |node: &forebay_core::map::Node, deadline| {
+                let from = Some((place, dead.clone()));
+                Ok(ways.client(from, usize::from(node.id), &format!("node {place}"), deadline))
+            };
+            sessions = sessions.on(Node::within(store.clone(), map, to_others)?);
         }
-    });
-    let (ticked, dead, gate, time) = (store.clone(), is_dead.clone(), door.clone(), clock.clone());
-    let ticking = spawn_local(async move {
-        while !dead.load(Ordering::SeqCst) {
-            let paused = *gate.paused_until.lock();
-            match paused.filter(|until| *until > Instant::now()) {
-                Some(until) => sleep_until(until).await,
-                // Not before: what the store says of its next round is tried here.
-                None if ticked.next_due_ns().is_some_and(|due| due <= time.now_ns()) => ticked.tick(),
-                None => {}
+        *door.listening.lock() = Some((sender, is_dead.clone()));
+        let sessions = Rc::new(sessions);
+        let connections = Rc::<RefCell<JoinSet<&'static str>>>::default();
+        let served = connections.clone();
+        let accepting = spawn_local(async move {
+            while let Some(end) = arriving.recv().await {
+                let sessions = sessions.clone();
+                served.borrow_mut().spawn_local(async move { sessions.serve(end).await });
             }
-            sleep(TICK).await;
+        });
+        let (ticked, dead, time) = (store.clone(), is_dead.clone(), clock.clone());
+        let ticking = spawn_local(async move {
+            while !dead.load(Ordering::SeqCst) {
+                match door.paused_until() {
+                    Some(until) => sleep_until(until).await,
+                    // Not before: what the store says of its next round is tried here.
+                    None if ticked.next_due_ns().is_some_and(|due| due <= time.now_ns()) => ticked.tick(),
+                    None => {}
+                }
+                sleep(TICK).await;
+            }
+        });
+        let image = Arc::default();
+        Ok(Rc::new(Life { store, is_dead, connections, medium, image, tasks: [accepting, ticking] }))
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::SeqCst)
+    }
+
+    /// No session has panicked.
+    pub(crate) fn check(&self) -> Checked {
+        let mut connections = self.connections.borrow_mut();
+        while let Some(over) = connections.try_join_next() {
+            over.map_err(|error| format!("a session ended: {error}"))?;
         }
-    });
-    let image = Arc::default();
-    Ok(Rc::new(Life { store, is_dead, connections, medium, image, tasks: [accepting, ticking] }))
+        Ok(())
+    }
+
+    /// Ends before this step of its medium from now on, or soon; answers the medium of the next life.
+    pub(crate) async fn end(&self, ways: &Ways, place: Place, death: Death, step: u64) -> Arc<SimMedium> {
+        let (weak, image, is_dead) = (Arc::downgrade(&self.medium), self.image.clone(), self.is_dead.clone());
+        self.medium.before_step(self.medium.steps() + step, move || {
+            if let Some(medium) = weak.upgrade() {
+                die(&medium, death, &image, &is_dead);
+            }
+        });
+        for _ in 0..200 {
+            if self.is_dead() {
+                break;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        die(&self.medium, death, &self.image, &self.is_dead);
+        *ways.doors[place - 1].listening.lock() = None;
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.connections.borrow_mut().abort_all();
+        ways.net.reset(place, None);
+        let image = self.image.lock().take().unwrap_or_default();
+        match death {
+            Death::Kill => self.medium.after_kill(image),
+            Death::PowerLoss(_) => self.medium.after_power_loss(image),
+        }
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Death {
+    /// The process alone.
+    Kill,
+    /// The machine: what was not flushed is lost as this seed says.
+    PowerLoss(u64),
 }
 
 /// Takes the image now, if nobody has.
@@ -154,60 +189,79 @@ fn die(medium: &SimMedium, death: Death, image: &Mutex<Option<Vec<u8>>>, is_dead
     }
 }
 
-/// Ends a life before this step of its medium from now on, or soon; answers the medium of the next one.
-pub(crate) async fn end(life: Rc<Life>, net: &Net, door: &Door, death: Death, step: u64) -> Arc<SimMedium> {
-    let (weak, image, is_dead) = (Arc::downgrade(&life.medium), life.image.clone(), life.is_dead.clone());
-    life.medium.before_step(life.medium.steps() + step, move || {
-        if let Some(medium) = weak.upgrade() {
-            die(&medium, death, &image, &is_dead);
-        }
-    });
-    for _ in 0..200 {
-        if life.is_dead() {
-            break;
-        }
-        sleep(Duration::from_millis(5)).await;
+/// Where a node is found.
+#[derive(Default)]
+pub(crate) struct Door {
+    listening: Mutex<Option<(UnboundedSender<End>, Arc<AtomicBool>)>>,
+    paused_until: Mutex<Option<Instant>>,
+}
+
+impl Door {
+    /// The node does nothing before then.
+    pub(crate) fn pause(&self, until: Instant) {
+        let mut paused = self.paused_until.lock();
+        *paused = (*paused).max(Some(until));
     }
-    die(&life.medium, death, &life.image, &life.is_dead);
-    *door.listening.lock() = None;
-    life.tasks.iter().for_each(JoinHandle::abort);
-    life.connections.borrow_mut().abort_all();
-    net.reset(None);
-    let image = life.image.lock().take().unwrap_or_default();
-    match death {
-        Death::Kill => life.medium.after_kill(image),
-        Death::PowerLoss(_) => life.medium.after_power_loss(image),
+
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        self.paused_until.lock().filter(|until| *until > Instant::now())
     }
 }
 
-/// The way of one client to the node.
-pub(crate) struct Way {
+/// How nodes are reached.
+#[derive(Clone)]
+pub(crate) struct Ways {
+    pub(crate) net: Arc<Net>,
+    pub(crate) doors: Arc<[Arc<Door>]>,
+    pub(crate) keyspace: Keyspace,
+    /// The map of the cluster, where there is one.
+    pub(crate) map: Option<Arc<ClusterMap>>,
+    pub(crate) seed: u64,
+}
+
+/// A process that opens connections: where it is, and whether it is dead.
+type Process = (Place, Arc<AtomicBool>);
+
+impl Ways {
+    /// A client of a node, for calls of at most this length.
+    pub(crate) fn client(&self, from: Option<Process>, to: Place, name: &str, deadline: Duration) -> AsyncClient {
+        let number: u64 = name.bytes().map(u64::from).fold(to as u64, |hash, byte| hash.wrapping_mul(31) ^ byte);
+        let random = Mutex::new(SmallRng::seed_from_u64(self.seed ^ number));
+        let way = Way { net: self.net.clone(), door: self.doors[to - 1].clone(), from, to, random };
+        let options = Options { name: name.to_owned(), deadline, ..Options::default() };
+        AsyncClient::over(Arc::new(way), self.keyspace.clone(), options)
+    }
+}
+
+/// The way of one client to a node.
+struct Way {
     net: Arc<Net>,
     door: Arc<Door>,
+    from: Option<Process>,
+    to: Place,
     random: Mutex<SmallRng>,
-}
-
-impl Way {
-    pub(crate) fn new(net: &Arc<Net>, door: &Arc<Door>, seed: u64) -> Arc<Way> {
-        Arc::new(Way { net: net.clone(), door: door.clone(), random: Mutex::new(SmallRng::seed_from_u64(seed)) })
-    }
 }
 
 impl Connector for Way {
     fn name(&self) -> String {
-        "sim://node".to_owned()
+        format!("sim://{}", self.to)
     }
 
     fn connect(&self) -> Pin<Box<dyn Future<Output = Result<(Reader, Writer)>> + Send + '_>> {
         Box::pin(async {
             sleep(self.net.latency()).await;
-            if let Some(until) = self.net.weather().cut_until.filter(|until| *until > Instant::now()) {
+            if let Some(until) = self.net.cut_until(self.to) {
                 sleep_until(until).await;
             }
-            let refused = || Error::unavailable("sim://node does not answer: refused");
+            let refused = || Error::unavailable(format!("{} does not answer: refused", self.name()));
+            let (place, own) = match &self.from {
+                None => (OUTSIDE, None),
+                Some((_, is_dead)) if is_dead.load(Ordering::SeqCst) => return Err(refused()),
+                Some((place, is_dead)) => (*place, Some(is_dead.clone())),
+            };
             let listening = self.door.listening.lock().clone();
             let (sender, is_dead) = listening.ok_or_else(refused)?;
-            let (client, server) = self.net.stream(is_dead);
+            let (client, server) = self.net.stream([place, self.to], [own, Some(is_dead)]);
             sender.send(server).map_err(|_| refused())?;
             let (reader, writer) = tokio::io::split(client);
             Ok((Box::pin(reader) as Reader, Box::pin(writer) as Writer))

@@ -1,14 +1,14 @@
-//! One simulation: a server, producers, workers, an operator, faults; all on one thread, in time that nobody waits for.
+//! One simulation: nodes, producers, workers, an operator, faults; all on one thread, in time that nobody waits for.
 
 use crate::books::{Books, Checked};
 use crate::clock::NodeClock;
 use crate::faults::{Fault, schedule};
-use crate::net::Net;
-use crate::node::{self, Death, Door, Life, Way};
+use crate::net::{Net, Place};
+use crate::node::{self, Death, Door, Life, Ways};
+use crate::route::{self, Clients};
 use crate::trace::Trace;
-use crate::work;
-use forebay_client::{AsyncClient, Options};
-use forebay_core::{Keyspace, mutants};
+use crate::{operate, verify, work};
+use forebay_core::{Keyspace, Result, mutants};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt::Arguments;
@@ -21,24 +21,46 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// Producers, each with a source of its own.
 pub(crate) const SOURCES: u64 = 3;
 const WORKERS: u64 = 2;
+/// Most nodes.
+pub const NODES_MAX: usize = 3;
 /// Within this time a stream that is to be reset after some bytes is, or goes on.
 const RESET: Duration = Duration::from_secs(5);
 /// Longest time of a client's call, beside what it asks to wait.
 pub(crate) const CALL: Duration = Duration::from_secs(10);
+/// After this time without a fault all that it held up is done.
+pub(crate) const CALM: Duration = Duration::from_secs(20);
 
 /// What is simulated.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// All that is drawn is drawn from it.
     pub seed: u64,
     /// Length, in the simulation's time.
     pub length: Duration,
+    /// Nodes, up to [`NODES_MAX`]; one is a server without a cluster.
+    pub nodes: usize,
+    /// A look-up table says where the bytes of each source are.
+    pub has_table: bool,
     /// The planted fault, one of [`forebay_core::mutants::MUTANTS`].
     pub mutant: &'static str,
     /// Faults that are left out, by their number.
     pub without: BTreeSet<usize>,
     /// Print what happens.
     pub is_shown: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            seed: 0,
+            length: Duration::ZERO,
+            nodes: 1,
+            has_table: false,
+            mutant: "",
+            without: BTreeSet::new(),
+            is_shown: false,
+        }
+    }
 }
 
 /// What a simulation found.
@@ -60,21 +82,33 @@ pub struct Report {
     pub runs: u64,
 }
 
+/// A node, and its life if it has one.
+pub(crate) struct Member {
+    pub(crate) place: Place,
+    clock: Arc<NodeClock>,
+    life: RefCell<Option<Rc<Life>>>,
+    /// A death of it is under way.
+    is_dying: Cell<bool>,
+}
+
 pub(crate) struct World {
     pub(crate) plan: Plan,
-    pub(crate) net: Arc<Net>,
-    pub(crate) door: Arc<Door>,
+    pub(crate) ways: Ways,
+    pub(crate) members: Vec<Member>,
     pub(crate) books: RefCell<Books>,
     trace: RefCell<Trace>,
-    pub(crate) life: RefCell<Option<Rc<Life>>>,
     pub(crate) keyspace: Keyspace,
     /// The run that takes events, and when it was opened.
     pub(crate) run: Cell<Option<(u64, Instant)>>,
     start: Instant,
-    /// When the last fault is over.
-    calm: Cell<Instant>,
+    /// Faults that are there.
+    faults: Cell<usize>,
+    /// When the last one was over.
+    calm_since: Cell<Instant>,
+    /// Until when no worker asks for events.
+    pub(crate) strike_until: Cell<Instant>,
     wrong: RefCell<Option<(Duration, String)>>,
-    pub(crate) figures: [Cell<u64>; 3],
+    figures: [Cell<u64>; 3],
 }
 
 impl World {
@@ -96,31 +130,34 @@ impl World {
 
     /// How long no fault has been there.
     pub(crate) fn calm(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.calm.get())
+        if self.faults.get() > 0 { Duration::ZERO } else { self.calm_since.get().elapsed() }
     }
 
     pub(crate) fn count(&self, what: usize) {
         self.figures[what].set(self.figures[what].get() + 1);
     }
 
-    /// The node's life, unless it is down, paused or dead.
-    pub(crate) fn life(&self) -> Option<Rc<Life>> {
-        let is_paused = self.door.paused_until.lock().is_some_and(|until| until > Instant::now());
-        self.life.borrow().clone().filter(|life| !is_paused && !life.is_dead())
+    /// The life of a node, unless it is down, paused or dead.
+    pub(crate) fn life(&self, place: Place) -> Option<Rc<Life>> {
+        let is_paused = self.ways.doors[place - 1].paused_until().is_some();
+        self.members[place - 1].life.borrow().clone().filter(|life| !is_paused && !life.is_dead())
     }
 
-    pub(crate) fn client(&self, number: u64) -> AsyncClient {
-        let way = Way::new(&self.net, &self.door, self.plan.seed.wrapping_mul(31).wrapping_add(number));
-        let options = Options { name: format!("client {number}"), deadline: CALL, ..Options::default() };
-        AsyncClient::over(way, self.keyspace.clone(), options)
+    /// Nodes that are up.
+    pub(crate) fn lives(&self) -> Vec<(Place, Rc<Life>)> {
+        self.members.iter().filter_map(|member| Some((member.place, self.life(member.place)?))).collect()
+    }
+
+    pub(crate) fn clients(&self, name: &str) -> Clients {
+        Clients::new(self.members.iter().map(|member| self.ways.client(None, member.place, name, CALL)).collect())
     }
 
     /// A call has ended; it must have ended in time.
-    pub(crate) fn ended(&self, what: &str, began: Instant, wait: Duration) {
+    pub(crate) fn ended(&self, what: &str, began: Instant, most: Duration) {
         self.count(0);
         let took = began.elapsed();
         // Twice the rounding of tokio's timers, and the time of the last piece.
-        if took > CALL + wait + Duration::from_secs(1) {
+        if took > most + Duration::from_secs(1) {
             self.check(Err(format!("{what} took {took:?}, more than its deadline")));
         }
     }
@@ -143,36 +180,58 @@ pub fn simulate(plan: &Plan) -> Report {
     report
 }
 
-async fn run(plan: Plan) -> Report {
-    let net = Net::new(plan.seed);
-    let world = Rc::new(World {
-        net,
-        door: Door::new(),
+/// Nodes, on their way to live.
+fn begin(plan: Plan) -> Result<Rc<World>> {
+    let keyspace = work::keyspace();
+    let seed = plan.seed;
+    let places = 1..=plan.nodes.clamp(1, NODES_MAX);
+    let rate_ppm = |place: Place| ((seed + place as u64 * 7919) % 20_001) as i64 - 10_000;
+    let members: Vec<Member> = places
+        .map(|place| Member {
+            place,
+            clock: Arc::new(NodeClock::new(rate_ppm(place))),
+            life: RefCell::default(),
+            is_dying: Cell::default(),
+        })
+        .collect();
+    let opened = members.iter().map(|member| node::open(&keyspace, &member.clock, seed ^ member.place as u64, None));
+    let opened = opened.collect::<Result<Vec<_>>>()?;
+    let map = match &opened[..] {
+        [_] => None,
+        all => Some(Arc::new(route::map(all.iter().map(|(_, store)| store.holding()), plan.has_table)?)),
+    };
+    let doors = members.iter().map(|_| Arc::<Door>::default()).collect();
+    let ways = Ways { net: Net::new(seed), doors, keyspace: keyspace.clone(), map, seed };
+    for (member, opened) in members.iter().zip(opened) {
+        *member.life.borrow_mut() = Some(Life::begin(&ways, member.place, opened, &member.clock)?);
+    }
+    Ok(Rc::new(World {
+        ways,
+        members,
         books: RefCell::default(),
         trace: RefCell::new(Trace::new(plan.is_shown)),
-        life: RefCell::new(None),
-        keyspace: work::keyspace(),
+        keyspace,
         run: Cell::new(None),
         start: Instant::now(),
-        calm: Cell::new(Instant::now()),
+        faults: Cell::new(0),
+        calm_since: Cell::new(Instant::now()),
+        strike_until: Cell::new(Instant::now()),
         wrong: RefCell::new(None),
         figures: Default::default(),
         plan,
-    });
-    let seed = world.plan.seed;
-    let clock = Arc::new(NodeClock::new((seed % 20_001) as i64 - 10_000));
-    match node::start(&world.door, &world.keyspace, &clock, seed, None) {
-        Ok(life) => *world.life.borrow_mut() = Some(life),
-        Err(error) => world.check(Err(format!("a new store: {error}"))),
-    }
+    }))
+}
+
+async fn run(plan: Plan) -> Report {
+    let world = begin(plan).unwrap_or_else(|error| panic!("no nodes: {error}"));
     for source in 0..SOURCES {
         spawn_local(work::produce(world.clone(), source));
     }
     for worker in 0..WORKERS {
         spawn_local(work::select(world.clone(), worker));
     }
-    spawn_local(work::operate(world.clone()));
-    let faults = schedule(seed, world.plan.length);
+    spawn_local(operate::operate(world.clone()));
+    let faults = schedule(world.plan.seed, world.plan.length, world.members.len());
     let mut came = 0;
     for (number, (at, fault)) in faults.into_iter().enumerate() {
         if world.plan.without.contains(&number) {
@@ -186,12 +245,13 @@ async fn run(plan: Plan) -> Report {
         }
         came += 1;
         world.note(format_args!("fault {number}: {fault:?}"));
-        happen(&world, &clock, fault).await;
+        // Beside those that are there.
+        spawn_local(happen(world.clone(), fault));
     }
     while !world.is_over() {
         sleep(Duration::from_secs(1)).await;
     }
-    *world.life.borrow_mut() = None;
+    world.members.iter().for_each(|member| *member.life.borrow_mut() = None);
     let [calls, grants, runs] = [0, 1, 2].map(|at| world.figures[at].get());
     let trace = world.trace.borrow();
     Report {
@@ -206,51 +266,77 @@ async fn run(plan: Plan) -> Report {
 }
 
 /// Lets a fault come, and go again.
-async fn happen(world: &Rc<World>, clock: &Arc<NodeClock>, fault: Fault) {
-    let now = Instant::now();
-    // Until it is over.
-    let before = world.calm.replace(now + Duration::from_secs(86_400));
-    let lasts = match fault {
-        Fault::Pause(time) | Fault::Stall(_, time) | Fault::Cut(time) => time,
-        _ => Duration::ZERO,
-    };
-    match fault {
-        Fault::Kill { step, down } => die(world, clock, Death::Kill, step, down).await,
-        Fault::PowerLoss { step, seed, down } => die(world, clock, Death::PowerLoss(seed), step, down).await,
-        Fault::Pause(time) => {
-            *world.door.paused_until.lock() = Some(now + time);
-            world.net.change_weather(|weather| weather.stalled_until[0] = Some(now + time));
-        }
-        Fault::Stall(way, time) => world.net.change_weather(|weather| weather.stalled_until[way] = Some(now + time)),
-        Fault::Cut(time) => {
-            world.net.change_weather(|weather| weather.cut_until = Some(now + time));
-            world.net.reset(None);
-        }
-        Fault::Reset(after) => {
-            world.net.reset(after);
-            sleep(RESET).await;
-            world.net.spare();
-        }
-        Fault::SlowDrain(bytes, time) => {
-            world.net.change_weather(|weather| weather.piece_bytes = Some(bytes));
-            sleep(time).await;
-            world.net.change_weather(|weather| weather.piece_bytes = None);
-        }
-        Fault::StepCalendar(by_ms) => clock.step(by_ms),
-    }
-    world.calm.set(before.max(Instant::now()).max(now + lasts));
+async fn happen(world: Rc<World>, fault: Fault) {
+    world.faults.set(world.faults.get() + 1);
+    come(&world, fault).await;
+    world.faults.set(world.faults.get() - 1);
+    world.calm_since.set(Instant::now());
 }
 
-async fn die(world: &Rc<World>, clock: &Arc<NodeClock>, death: Death, step: u64, down: Duration) {
-    let Some(life) = world.life.borrow().clone() else { return };
-    let left = node::end(life, &world.net, &world.door, death, step).await;
-    *world.life.borrow_mut() = None;
-    world.note(format_args!("dead: {death:?}"));
-    sleep(down).await;
-    match node::start(&world.door, &world.keyspace, clock, world.plan.seed, Some(left)) {
-        Ok(life) => *world.life.borrow_mut() = Some(life),
-        Err(error) => world.check(Err(format!("the store does not open: {error}"))),
+async fn come(world: &Rc<World>, fault: Fault) {
+    let (net, now) = (&world.ways.net, Instant::now());
+    match fault {
+        Fault::Kill { node, step, down } => die(world, node, Death::Kill, step, down).await,
+        Fault::PowerLoss { node, step, seed, down } => die(world, node, Death::PowerLoss(seed), step, down).await,
+        Fault::Pause(node, time) => {
+            world.ways.doors[node - 1].pause(now + time);
+            net.change_weather(|weather| {
+                weather.stall_into(node, now + time);
+                weather.stall_out_of(node, now + time);
+            });
+            sleep(time).await;
+        }
+        Fault::Deaf(node, time) => {
+            net.change_weather(|weather| weather.stall_into(node, now + time));
+            sleep(time).await;
+        }
+        Fault::Mute(node, time) => {
+            net.change_weather(|weather| weather.stall_out_of(node, now + time));
+            sleep(time).await;
+        }
+        Fault::OneWay(from, to, time) => {
+            net.change_weather(|weather| weather.stall(from, to, now + time));
+            sleep(time).await;
+        }
+        Fault::Cut(node, time) => {
+            net.change_weather(|weather| weather.cut(node, now + time));
+            net.reset(node, None);
+            sleep(time).await;
+        }
+        Fault::Reset(node, after) => {
+            net.reset(node, after);
+            sleep(RESET).await;
+            net.spare(node);
+        }
+        Fault::SlowDrain(node, bytes, time) => {
+            net.change_weather(|weather| weather.drain(node, Some(bytes)));
+            sleep(time).await;
+            net.change_weather(|weather| weather.drain(node, None));
+        }
+        Fault::StepCalendar(node, by_ms) => world.members[node - 1].clock.step(by_ms),
+        Fault::Strike(time) => {
+            world.strike_until.set(world.strike_until.get().max(now + time));
+            sleep(time).await;
+        }
     }
-    world.note(format_args!("up again"));
-    work::verify(world);
+}
+
+async fn die(world: &Rc<World>, place: Place, death: Death, step: u64, down: Duration) {
+    let member = &world.members[place - 1];
+    let Some(life) = member.life.borrow().clone().filter(|_| !member.is_dying.replace(true)) else { return };
+    let left = life.end(&world.ways, place, death, step).await;
+    drop(life);
+    *member.life.borrow_mut() = None;
+    world.note(format_args!("node {place} is dead: {death:?}"));
+    sleep(down).await;
+    let map = world.ways.map.clone();
+    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, Some((left, map)))
+        .and_then(|opened| Life::begin(&world.ways, place, opened, &member.clock));
+    member.is_dying.set(false);
+    match begun {
+        Ok(life) => *member.life.borrow_mut() = Some(life),
+        Err(error) => world.check(Err(format!("node {place} does not open: {error}"))),
+    }
+    world.note(format_args!("node {place} is up again"));
+    verify::verify(world);
 }

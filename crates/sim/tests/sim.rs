@@ -1,6 +1,6 @@
 //! The simulator itself: equal traces, and planted faults that it must find.
 
-use forebay_core::mutants::MUTANTS;
+use forebay_core::mutants::{CLUSTER_MUTANTS, MUTANTS};
 use forebay_sim::{Plan, shrink, simulate};
 use std::time::Duration;
 
@@ -20,12 +20,32 @@ fn the_same_seed_has_the_same_trace() {
 }
 
 #[test]
-fn each_planted_fault_is_found() {
-    for (mutant, what) in MUTANTS {
-        let found = (1..40).find_map(|seed| simulate(&Plan { mutant, ..plan(seed, HOUR) }).wrong);
+fn the_same_seed_of_three_nodes_has_the_same_trace() {
+    for has_table in [false, true] {
+        let plan = |seed| Plan { nodes: 3, has_table, ..plan(seed, HOUR / 4) };
+        let (one, again, other) = (simulate(&plan(7)), simulate(&plan(7)), simulate(&plan(8)));
+        assert_eq!(one, again);
+        assert_ne!(one.hash, other.hash);
+        assert!(one.wrong.is_none() && one.runs > 5 && one.grants > 500 && one.faults > 5, "{one:?}");
+    }
+}
+
+fn is_found(mutants: &[(&'static str, &str)], like: &Plan) {
+    for (mutant, what) in mutants {
+        let found = (1..40).find_map(|seed| simulate(&Plan { seed, mutant, ..like.clone() }).wrong);
         let (at, wrong) = found.unwrap_or_else(|| panic!("{mutant} ({what}) is not found in 39 hours"));
         println!("{mutant}: {wrong}, at {at:?}");
     }
+}
+
+#[test]
+fn each_planted_fault_is_found() {
+    is_found(&MUTANTS, &plan(1, HOUR));
+}
+
+#[test]
+fn each_planted_fault_of_a_cluster_is_found() {
+    is_found(&CLUSTER_MUTANTS, &Plan { nodes: 3, has_table: true, ..plan(1, HOUR) });
 }
 
 #[test]

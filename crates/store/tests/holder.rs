@@ -487,3 +487,66 @@ fn attributes_come_with_whatever_is_new_to_the_home_and_removals_outlive_restart
     let ledger = two.store(1).ledger(RUN).unwrap();
     assert_eq!((ledger.live.ready.fragments, ledger.imbalance()), (2, None));
 }
+
+/// What the simulator found: a client was told that its fragment is late, and a second later its holder asked, when no worker had
+/// the event any more, and the home took it; or the other way round the holder let go what the home took then.
+#[test]
+fn what_was_refused_as_late_is_not_taken_later() {
+    let mut two = Two::with_two_sources();
+    let later = PutOptions { report: Report::Later, ..PutOptions::default() };
+    let (early, late, asked) = (two.key(1, 0, 1), two.key(1, 0, 2), two.key(1, 0, 3));
+    let primary = two.primary(&early);
+    let away = away(BYTES).to_bytes();
+    put(two.store(1), &early, BYTES);
+    assert!(two.store(1).seal(&primary).unwrap());
+    let grant = |two: &Two| {
+        let mut leases = two.store(1).get_any(&GetAny::default()).unwrap();
+        leases.pop().unwrap()
+    };
+    let lease = grant(&two);
+    for key in [&late, &asked] {
+        stored(two.store(2), key, &later);
+    }
+    // A client tells of one, the holder asks about both.
+    assert_eq!(two.store(1).put(&late, &away, &elsewhere(0, Report::Prompt)).unwrap(), PutOutcome::Late);
+    let part = two.store(2).untold(1, Report::Later, Duration::ZERO, 9).unwrap().pop().unwrap();
+    assert_eq!(two.store(1).put(&asked, &away, &elsewhere(0, Report::Later)).unwrap(), PutOutcome::Late);
+    lease.requeue().unwrap();
+    drop(lease);
+    let both = |two: &Two| {
+        for (key, report) in [(&late, Report::Later), (&asked, Report::Prompt), (&late, Report::Prompt)] {
+            assert_eq!(two.store(1).put(key, &away, &elsewhere(0, report)).unwrap(), PutOutcome::Late, "{key:?}");
+        }
+    };
+    both(&two);
+    two.restart(1);
+    both(&two);
+    two.store(2).told(&part, &[late, asked]).unwrap();
+    assert!(!is_held(&two, &late) && !is_held(&two, &asked));
+    // It lacks them: what is closed does not count as arrived.
+    let lease = grant(&two);
+    assert_eq!(lease.fragments.len(), 1);
+    lease.reject().unwrap();
+    let ledger = two.store(1).ledger(RUN).unwrap();
+    assert_eq!((ledger.stored.fragments, ledger.removed.fragments, ledger.imbalance()), (1, 0, None));
+    assert_eq!((ledger.complete, ledger.incomplete), (0, 1));
+    two.store(1).run_stop(RUN).unwrap();
+    two.store(1).run_close(RUN).unwrap();
+}
+
+/// What the simulator found: a fragment of which its home was told in vain was only asked about from then on, and if it was
+/// late, no account had it.
+#[test]
+fn what_was_told_in_vain_is_told_again() {
+    let two = Two::new();
+    let (first, held) = (two.key(1, 0, 1), two.key(1, 0, 2));
+    put(two.store(1), &first, BYTES);
+    stored(two.store(2), &held, &PutOptions::default());
+    let part = two.store(2).untold(1, Report::Prompt, Duration::ZERO, 9).unwrap().pop().unwrap();
+    two.store(2).untaken(&part).unwrap();
+    two.store(1).remove_event(&two.primary(&first)).unwrap();
+    assert_eq!((two.tell(Report::Later), two.tell(Report::Prompt)), ((0, 0), (1, 1)));
+    let ledger = two.store(1).ledger(RUN).unwrap();
+    assert_eq!((ledger.late.fragments, ledger.imbalance()), (1, None));
+    assert!(!is_held(&two, &held));
+}

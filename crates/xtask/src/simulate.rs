@@ -15,6 +15,12 @@ pub(crate) struct Options {
     /// The first seed; each has an hour.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Nodes, up to 3: one is a server without a cluster.
+    #[arg(long, default_value_t = 1)]
+    nodes: u8,
+    /// A look-up table says which node has the bytes of a source.
+    #[arg(long)]
+    table: bool,
     /// Plant a fault in the code, which must be found; `list` names them.
     #[arg(long)]
     mutant: Option<String>,
@@ -40,6 +46,7 @@ impl Listener for Last {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut command = child::cargo(&["run", "--profile", "checked", "-p", "forebay-sim", "--"]);
     command.arg("--hours").arg(options.hours.to_string()).arg("--seed").arg(options.seed.to_string());
+    command.arg("--nodes").arg(options.nodes.to_string()).args(options.table.then_some("--table"));
     if let Some(mutant) = &options.mutant {
         command.arg("--mutant").arg(mutant);
     }
@@ -50,7 +57,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let commit = child::output(git.args(["rev-parse", "--short", "HEAD"]).current_dir(child::root()))?;
         let said = last.0.lock().map(|last| last.clone()).unwrap_or_default();
         let mut file = OpenOptions::new().append(true).open(child::root().join("docs/simulation.md"))?;
-        writeln!(file, "| `{}` | {} | {said} |", commit.trim(), options.seed)?;
+        let table = if options.table { ", table" } else { "" };
+        writeln!(file, "| `{}` | {}{table} | {} | {said} |", commit.trim(), options.nodes, options.seed)?;
     }
     Ok(success)
 }

@@ -11,6 +11,7 @@ use forebay_core::{
     Released, Report, Result, Sources, Token, Why, crc32c,
 };
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Bytes from which on the parts of a put go to their nodes beside each other.
 const BESIDE_BYTES: usize = 64 << 10;
@@ -124,7 +125,7 @@ impl ClusterClient {
     /// # Errors
     /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        let placed = self.placed();
+        let (placed, began) = (self.placed(), Instant::now());
         let routes = placed.routes(self.schema(), puts.iter().map(|put| &put.0));
         let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
         let to_holder = |at: usize| -> (Key, &[u8], PutOptions<'_>) {
@@ -162,8 +163,7 @@ impl ClusterClient {
                 |place, of_home| {
                     let (at, _) = told[place];
                     outcomes[at] = match (&outcomes[at], of_home) {
-                        // One of both has it newly: the holder told its home before this did, or had it from a put that nobody answered.
-                        (Ok(PutOutcome::Stored), Ok(PutOutcome::Duplicate)) => Ok(PutOutcome::Stored),
+                        (Ok(held), Ok(of_home)) => Ok(held.with_home(of_home, began.elapsed())),
                         (_, of_home) => of_home,
                     };
                 },

@@ -19,8 +19,8 @@ use crate::shards::Shard;
 use crate::{PutOptions, Store};
 use forebay_core::limits::SUB_KEYS_MAX;
 use forebay_core::map::Role;
-use forebay_core::{Attributes, Elsewhere, Error, Key, Level, Primary, Report, Result};
-use forebay_media::bytes::Entry;
+use forebay_core::{Attributes, Elsewhere, Error, Key, Level, LiveState, Primary, Report, Result};
+use forebay_media::bytes::{Decision, DecisionKind, Entry};
 use forebay_media::hot::Location;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -153,14 +153,15 @@ impl Store {
         })
     }
 
-    /// The home of an event has not answered for a part: it is asked about it later.
+    /// The home of an event has not answered for a part: it is behind the others the next time.
     ///
     /// # Errors
     /// `Closed`.
     pub fn untaken(&self, part: &HeldPart) -> Result<()> {
         let engine = self.engine();
         engine.end_held(&part.primary, |shard, event, _| {
-            shard.events.list_again(event, Report::Later, engine.now_ns());
+            let report = if shard.events.is_told_at_once(event) { Report::Prompt } else { Report::Later };
+            shard.events.list_again(event, report, engine.now_ns());
         })
     }
 
@@ -242,6 +243,28 @@ impl Engine {
         }
         self.check_persisted(options)?;
         self.check_put(key, length).map(Size::of)
+    }
+
+    /// What another node has comes late: its key is closed as long as the event lives, also over a restart. Its holder may ask after
+    /// the event's lease, or its client tell after the holder has let it go, and both get the same answer.
+    ///
+    /// # Errors
+    /// `Full` where the log has no room: nothing is answered then.
+    #[cold]
+    pub(super) fn refuse_held(&self, shard: &mut Shard, event: u32, slot: usize, key: &Key) -> Result<()> {
+        // What is accepted takes nothing ever again.
+        if !matches!(shard.events[event].state, State::Live(LiveState::Leased | LiveState::Debug)) {
+            return Ok(());
+        }
+        let _effects = self.decisions.effects.begin();
+        // As of a result that was removed: completeness does not count it.
+        let closed = Decision { detail: 1, ..Decision::about(DecisionKind::RemoveKey, key.as_bytes()) };
+        // Settled: a store with a look-up table has no devices.
+        let _ = self.record(shard, event, &closed)?;
+        shard.insert_slot(event, slot, self.keyspace.schema.rest_of(key), Word::REMOVED_KEY.of_result());
+        shard.events.remove_slot_for_good(event, slot);
+        self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The node that leads an event.

@@ -411,6 +411,10 @@ impl Engine {
             Err(slot) => (!self.is_removed_elsewhere(key.as_bytes())).then_some(slot),
         };
         let (Some(slot), true) = (slot, shard.events[event].waits() && !is_over) else {
+            let is_away = options.level == Some(Level::Elsewhere);
+            if let Some(slot) = slot.filter(|_| is_away && !is_over && !is_planted("late-forgotten")) {
+                self.refuse_held(&mut shard, event, slot, key)?;
+            }
             if !is_asked {
                 self.book_late(&mut shard, run, key, size.counted, IncidentKind::LateLeased);
             }

@@ -1,0 +1,114 @@
+//! What people do with the nodes: runs are opened, masked, stopped and closed; what is accepted is released.
+
+use crate::books::Known;
+use crate::route::Clients;
+use crate::verify::{verify, verify_quiet};
+use crate::work::{key, random, said};
+use crate::world::{CALL, SOURCES, World};
+use forebay_core::{Bounds, Error, Kind, LiveState, Result};
+use forebay_wire::Control;
+use rand::RngExt;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// A run that is stopped is closed by then, whatever comes.
+const CLOSE: Duration = Duration::from_secs(1800);
+/// A node that is asked for what another one decides asks that one, which asks all.
+const ORDER: Duration = Duration::from_secs(2 * CALL.as_secs());
+
+/// Opens runs, releases what is accepted, closes them.
+pub(crate) async fn operate(world: Rc<World>) {
+    let mut random = random(&world, 300);
+    let clients = world.clients("operator");
+    let config = world.keyspace.run.to_toml(&world.keyspace.schema);
+    let config = config.unwrap_or_else(|error| panic!("a configuration of the simulation: {error}"));
+    for run in 1.. {
+        world.books.borrow_mut().runs.entry(run).or_default().begun = Some(Instant::now());
+        let length = Duration::from_secs(random.random_range(10..90));
+        let opened = until_done(&world, &clients, Control::RunOpen { run, config: config.clone() }).await;
+        world.check(opened.map_err(|error| format!("run {run} cannot be opened: {error}")));
+        world.run.set(Some((run, Instant::now())));
+        let end = Instant::now() + length;
+        while Instant::now() < end && !world.is_over() {
+            sleep(Duration::from_secs(random.random_range(1..8))).await;
+            release(&world, run);
+            verify(&world);
+            verify_quiet(&world);
+            if random.random_bool(0.1) {
+                let source = world.keyspace.schema.source_of(&key(&world, (run, 0, SOURCES - 1)));
+                for set in [true, false] {
+                    let mask = Control::Mask { run, source: source.clone(), from: None, set };
+                    let masked = until_done(&world, &clients, mask).await;
+                    world.check(masked.map_err(|error| format!("run {run}: no mask: {error}")));
+                    sleep(Duration::from_secs(3)).await;
+                }
+            }
+        }
+        world.run.set(None);
+        let stopped = until_done(&world, &clients, Control::RunStop { run }).await;
+        world.check(stopped.map_err(|error| format!("run {run} cannot be stopped: {error}")));
+        let stopped = Instant::now();
+        loop {
+            if world.is_over() {
+                return;
+            }
+            release(&world, run);
+            match ordered(&world, &clients, &Control::RunClose { run }).await {
+                Ok(()) => break,
+                // Closed before a kill that took the answer.
+                Err(error) if error.kind() == Kind::Closed => break,
+                Err(error) if stopped.elapsed() > CLOSE => {
+                    world.check(Err(format!("run {run} cannot be closed: {error}")));
+                }
+                Err(_) => {}
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        world.count(2);
+        world.books.borrow_mut().closed(run);
+        verify(&world);
+    }
+}
+
+async fn ordered(world: &World, clients: &Clients, control: &Control) -> Result<()> {
+    let began = Instant::now();
+    let answer = clients.order(control).await.map(drop);
+    world.ended(control.call().name(), began, ORDER);
+    let done = |()| control.call().name().to_owned();
+    world.note(format_args!("operator: {}", said(&answer.as_ref().copied().map(done).map_err(Error::again))));
+    answer
+}
+
+/// Repeats a call of the operator until it is done: while nodes are down, or away.
+async fn until_done(world: &World, clients: &Clients, control: Control) -> Result<()> {
+    loop {
+        match ordered(world, clients, &control).await {
+            Err(error)
+                if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown | Kind::Full)
+                    && !world.is_over() => {}
+            answer => return answer,
+        }
+        sleep(Duration::from_millis(300)).await;
+    }
+}
+
+/// Releases accepted events, as a mover does, and those that failed too often.
+fn release(world: &World, run: u64) {
+    let Ok(bounds) = Bounds::parse(&world.keyspace.schema, &run.to_string()) else { return };
+    for (_, life) in world.lives() {
+        let Ok(events) = life.store.events(&bounds) else { continue };
+        for event in events.iter().filter(|event| matches!(event.state, LiveState::Accepted | LiveState::Debug)) {
+            let number = world.keyspace.schema.values(event.primary.as_bytes())[1];
+            // Before the call: a kill in its middle leaves it either way.
+            world.books.borrow_mut().released((run, number), Known::Perhaps);
+            let released = life.store.release(&event.primary);
+            if life.is_dead() {
+                break;
+            }
+            if matches!(released, Ok(true)) {
+                world.books.borrow_mut().released((run, number), Known::Yes);
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A look at everything: each event at its home and its holders, each account, each run on all nodes.
+
+use crate::books::{Found, is_of};
+use crate::node::Life;
+use crate::work::key;
+use crate::world::{CALM, SOURCES, World};
+use forebay_core::{Elsewhere, Level, Sources, Tally};
+use forebay_store::RunState;
+use std::rc::Rc;
+
+/// Looks at everything that holds at any moment.
+pub(crate) fn verify(world: &World) {
+    let lives = world.lives();
+    let mut checked = Ok(());
+    for (place, life) in &lives {
+        checked = checked.and(life.check()).and_then(|()| verify_closed(world, life));
+        checked = checked.map_err(|what| format!("node {place}: {what}"));
+    }
+    let runs: Vec<(u64, Vec<u64>)> =
+        world.books.borrow().runs.iter().map(|(run, book)| (*run, book.events.keys().copied().collect())).collect();
+    for (run, events) in runs {
+        for event in events {
+            checked = checked.and_then(|()| verify_event(world, run, event));
+        }
+        // The account is that of all nodes.
+        if lives.len() == world.members.len() {
+            checked = checked.and_then(|()| verify_account(world, &lives, run));
+        }
+    }
+    // A node that died meanwhile answered as it liked.
+    if lives.iter().all(|(_, life)| !life.is_dead()) {
+        world.check(checked);
+    }
+}
+
+fn verify_closed(world: &World, life: &Life) -> Result<(), String> {
+    let states = life.store.runs();
+    for (&run, book) in &world.books.borrow().runs {
+        if book.closed.is_some() && states.iter().any(|status| status.run == run && status.state != RunState::Closed) {
+            return Err(format!("run {run}: closed, and open again"));
+        }
+    }
+    Ok(())
+}
+
+fn verify_event(world: &World, run: u64, event: u64) -> Result<(), String> {
+    let schema = &world.keyspace.schema;
+    let Ok(primary) = schema.primary(&[run, event]) else { return Ok(()) };
+    let home = world.home(&primary);
+    let Some(life) = world.life(home) else { return Ok(()) };
+    let read = life.store.get_event(&primary, &Sources::All);
+    let read = read.map_err(|error| format!("{run}/{event} cannot be read: {error}"))?;
+    let mut fragments = Vec::new();
+    for fragment in read.iter().flat_map(|read| &read.fragments) {
+        let source = schema.values(fragment.key().as_bytes())[2];
+        if fragment.level() != Level::Elsewhere {
+            fragments.push((source, Found::Bytes(fragment.to_vec())));
+            continue;
+        }
+        let name = format!("{run}/{event}/{source}");
+        let away = Elsewhere::from_bytes(fragment).ok_or_else(|| format!("{name}: stands for no bytes"))?;
+        let holder = world.holder(&fragment.key(), source);
+        if let Some(life) = world.life(holder) {
+            let held = life.store.get(&fragment.key());
+            let held = held.map_err(|error| format!("{name}: node {holder}: {error}"))?;
+            match held {
+                Some(held) if is_of(&away, &held) => {}
+                other => return Err(format!("{name}: node {holder} has {other:?}, and its home counts {away:?}")),
+            }
+        }
+        fragments.push((source, Found::Away(away)));
+    }
+    let found = read.as_ref().map(|read| (read.state, fragments));
+    world.books.borrow().check_event((run, event), found, world.calm())
+}
+
+fn verify_account(world: &World, lives: &[(usize, Rc<Life>)], run: u64) -> Result<(), String> {
+    let (mut stored, mut late) = (Tally::default(), Tally::default());
+    for (place, life) in lives {
+        // A node that was away for all of the run has none.
+        let Ok(ledger) = life.store.ledger(run) else { continue };
+        ledger.imbalance().map_or(Ok(()), |what| Err(format!("run {run} on node {place}: {what}")))?;
+        stored += ledger.stored;
+        late += ledger.late;
+    }
+    world.books.borrow().check_account(run, stored, late, world.calm())
+}
+
+/// Looks at what holds once nothing has been wrong for a while, and nobody gives orders: all nodes have the same runs and
+/// masks, and nothing of closed runs is held.
+pub(crate) fn verify_quiet(world: &World) {
+    if world.calm() < CALM || world.members.len() == 1 {
+        return;
+    }
+    world.check(verify_same(world).and_then(|()| verify_let_go(world)));
+}
+
+fn verify_same(world: &World) -> Result<(), String> {
+    let Some((run, opened)) = world.run.get().filter(|(_, opened)| opened.elapsed() > CALM) else { return Ok(()) };
+    let status = |life: &Life| {
+        let status = life.store.runs().into_iter().find(|status| status.run == run);
+        status.map(|status| (status.state, status.masked))
+    };
+    let states: Vec<_> = world.lives().iter().map(|(place, life)| (*place, status(life))).collect();
+    match states.windows(2).find(|two| two[0].1 != two[1].1) {
+        Some(two) => Err(format!("run {run}, open for {:?}: nodes differ: {two:?}", opened.elapsed())),
+        None => Ok(()),
+    }
+}
+
+fn verify_let_go(world: &World) -> Result<(), String> {
+    for (&run, book) in &world.books.borrow().runs {
+        if book.closed.is_none_or(|closed| closed.elapsed() < CALM) {
+            continue;
+        }
+        for (event, source) in book.events.keys().flat_map(|&event| (0..SOURCES).map(move |source| (event, source))) {
+            let key = key(world, (run, event, source));
+            let has = |place| matches!(world.life(place).map(|life| life.store.get(&key)), Some(Ok(Some(_))));
+            let home = world.home(&world.keyspace.schema.primary_of(&key));
+            // What is accepted stays until it is released.
+            if world.life(home).is_none() || has(home) {
+                continue;
+            }
+            if let Some(member) = world.members.iter().find(|member| has(member.place)) {
+                let place = member.place;
+                return Err(format!("{run}/{event}/{source}: ended at node {home}, and node {place} has its bytes"));
+            }
+        }
+    }
+    Ok(())
+}
