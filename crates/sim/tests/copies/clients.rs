@@ -41,38 +41,42 @@ pub(super) fn puts(state: &State, rules: &Rules, each: &mut impl FnMut(Step, Sta
 }
 
 fn handle_put(state: &mut State, put: usize, node: NodeId, since: u8, rules: &Rules) {
-    let what = rules.scenario.puts[put];
-    let leads = state.leads(node);
-    let there = state.nodes[node];
-    let same = there.content.covers(what);
-    let free = there.content.bytes(what.source) == 0;
-    if there.decision != 0 || (there.lease != 0 && !rules.is(Mutant::LeasedTakes)) {
-        // A repeat under a lease finds what it stored. Otherwise late is final, as the primary says it.
-        let confirmed = same && there.decision == 0 && all_answered(state, node, rules);
-        if leads && confirmed {
-            answer(state, put, Answer::Acknowledged);
-        } else if leads && !(same && there.decision == 0) {
-            answer(state, put, Answer::Late);
-        }
-    } else if !leads {
-        if there.mark && !rules.is(Mutant::ReadyMemberTakes) {
-            return; // `ready here`: does not count.
-        }
-        if free {
-            change_content(state, node, there.content.with(what));
-        }
-        if free || same {
-            acknowledge(state, put, node, since, rules);
-        }
-    } else if free || same {
-        change_content(state, node, there.content.with(what));
-        if !there.mark || rules.is(Mutant::StoredWhenReady) {
-            acknowledge(state, put, node, since, rules);
-        } else if same && (all_answered(state, node, rules) || rules.is(Mutant::ConfirmedUnasked)) {
-            answer(state, put, Answer::Acknowledged); // `confirmed`
-        }
+    if state.leads(node) {
+        put_at_primary(state, put, node, since, rules);
     } else {
+        put_at_member(state, put, node, since, rules);
+    }
+}
+
+fn put_at_primary(state: &mut State, put: usize, node: NodeId, since: u8, rules: &Rules) {
+    let what = rules.scenario.puts[put];
+    let own = state.nodes[node];
+    let same = own.content.covers(what);
+    let leased = own.lease != 0 && !rules.is(Mutant::LeasedTakes);
+    if own.decision != 0 || (leased && !same) {
+        answer(state, put, Answer::Late);
+    } else if !same && own.content.bytes(what.source) != 0 {
         answer(state, put, Answer::Conflict);
+    } else if !own.mark || rules.is(Mutant::StoredWhenReady) {
+        change_content(state, node, own.content.with(what));
+        acknowledge(state, put, node, since, rules);
+    } else if !same {
+        // The event is ready: a repeat is answered when all members have the fragment.
+        change_content(state, node, own.content.with(what));
+    } else if all_answered(state, node, rules) || rules.is(Mutant::ConfirmedUnasked) {
+        answer(state, put, Answer::Acknowledged);
+    }
+}
+
+fn put_at_member(state: &mut State, put: usize, node: NodeId, since: u8, rules: &Rules) {
+    let what = rules.scenario.puts[put];
+    let own = state.nodes[node];
+    let free = own.content.bytes(what.source) == 0;
+    let takes = own.decision == 0 && (!own.mark || rules.is(Mutant::ReadyMemberTakes));
+    // Late, `ready here` and a conflict do not count: the primary's answer does.
+    if takes && (free || own.content.covers(what)) {
+        change_content(state, node, own.content.with(what));
+        acknowledge(state, put, node, since, rules);
     }
 }
 

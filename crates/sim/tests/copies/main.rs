@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo test --profile checked -p forebay-sim --test copies -- --nocapture
-//! cargo test --profile checked -p forebay-sim --test copies -- --nocapture --ignored --test-threads 1    # minutes, and some GiB
+//! FOREBAY_COPIES_LARGE=1 cargo test --profile checked -p forebay-sim --test copies -- --nocapture --test-threads 1   # 15 minutes
 //! ```
 //!
 //! | file | has |
@@ -86,81 +86,72 @@ const SUCCESSOR: &str = "a verdict is in force at a successor";
 const JOINED_LEADS: &str = "a member that joined leads";
 const AFTER_CRASH: &str = "a node leads after a crash";
 
+/// Whether the searches that take minutes are wanted too.
+fn large() -> bool {
+    std::env::var_os("FOREBAY_COPIES_LARGE").is_some()
+}
+
 #[test]
 fn two_workers() {
-    exhaust(scenario::TWO_WORKERS, 1_000_000, &[LATE_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, JOINED_LEADS]);
+    let reached = &[LATE_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, JOINED_LEADS];
+    exhaust(scenario::TWO_WORKERS, 1_000_000, reached);
+    if large() {
+        exhaust(scenario::FOUR_EPOCHS, 2_000_000, reached);
+    }
 }
 
 #[test]
 fn late_fragment() {
     exhaust(scenario::LATE, 1_000_000, &[LATE_PUT, SECOND_PUT, VERDICT, SUCCESSOR, JOINED_LEADS]);
+    if large() {
+        exhaust(scenario::LATE_EPOCHS, 1_500_000, &[LATE_PUT, SECOND_PUT, VERDICT, SUCCESSOR, JOINED_LEADS]);
+        let reached = &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, JOINED_LEADS];
+        exhaust(scenario::LATE_WORKERS, 3_000_000, reached);
+    }
 }
 
 #[test]
 fn crash() {
-    exhaust(scenario::CRASH, 1_000_000, &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, AFTER_CRASH]);
+    let reached = &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, AFTER_CRASH];
+    exhaust(scenario::CRASH, 1_000_000, reached);
+    if large() {
+        exhaust(scenario::CRASH_OPEN, 7_000_000, reached);
+        let reached = &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, JOINED_LEADS, AFTER_CRASH];
+        exhaust(scenario::CRASH_EPOCHS, 14_000_000, reached);
+    }
 }
 
 #[test]
 fn conflicts() {
     exhaust(scenario::CONFLICTS, 1_000_000, &[CONFLICT, SECOND_PUT]);
+    if large() {
+        exhaust(scenario::CONFLICTS_FRAMES, 12_000_000, &[CONFLICT, SECOND_PUT]);
+    }
 }
 
 #[test]
 fn rejoin() {
     exhaust(scenario::REJOIN, 1_000_000, &[LATE_PUT, VERDICT, SUCCESSOR, JOINED_LEADS]);
+    if large() {
+        exhaust(scenario::REJOIN_CONFLICTS, 3_000_000, &[CONFLICT, SECOND_PUT, JOINED_LEADS]);
+    }
 }
 
 #[test]
 fn three_copies() {
     exhaust(scenario::THREE, 100_000, &[VERDICT, SECOND_LEASE, SUCCESSOR]);
+    if large() {
+        let reached = &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR];
+        exhaust(scenario::THREE_LATE, 12_000_000, reached);
+    }
 }
 
 #[test]
 fn three_copies_of_an_open_event() {
     exhaust(scenario::THREE_OPEN, 1_000_000, &[LATE_PUT, VERDICT, SECOND_LEASE, SUCCESSOR]);
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn larger_rejoin() {
-    exhaust(scenario::REJOIN_CONFLICTS, 3_000_000, &[CONFLICT, SECOND_PUT, JOINED_LEADS]);
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn larger_late_fragment() {
-    let reached = &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, JOINED_LEADS];
-    exhaust(scenario::LATE_WORKERS, 3_000_000, reached);
-    exhaust(scenario::LATE_EPOCHS, 1_500_000, &[LATE_PUT, SECOND_PUT, VERDICT, SUCCESSOR, JOINED_LEADS]);
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn larger_crash() {
-    let reached = &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, AFTER_CRASH];
-    exhaust(scenario::CRASH_OPEN, 7_000_000, reached);
-    let reached = &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, JOINED_LEADS, AFTER_CRASH];
-    exhaust(scenario::CRASH_EPOCHS, 14_000_000, reached);
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn larger_conflicts() {
-    exhaust(scenario::CONFLICTS_FRAMES, 9_000_000, &[CONFLICT, SECOND_PUT]);
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn larger_two_workers() {
-    exhaust(scenario::FOUR_EPOCHS, 2_000_000, &[LATE_PUT, VERDICT, SECOND_LEASE, SUCCESSOR, JOINED_LEADS]);
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn larger_three_copies() {
-    exhaust(scenario::THREE_FRAMES, 5_000_000, &[LATE_PUT, VERDICT, SECOND_LEASE, SUCCESSOR]);
-    exhaust(scenario::THREE_LATE, 12_000_000, &[LATE_PUT, SECOND_PUT, VERDICT, SECOND_LEASE, SUCCESSOR]);
+    if large() {
+        exhaust(scenario::THREE_FRAMES, 5_000_000, &[LATE_PUT, VERDICT, SECOND_LEASE, SUCCESSOR]);
+    }
 }
 
 #[test]
