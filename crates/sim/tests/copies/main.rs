@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo test --profile checked -p forebay-sim --test copies -- --nocapture
-//! FOREBAY_COPIES_LARGE=1 cargo test --profile checked -p forebay-sim --test copies -- --nocapture --test-threads 1   # 15 minutes
+//! FOREBAY_COPIES_LARGE=1 cargo test --profile checked -p forebay-sim --test copies -- --nocapture --test-threads 1   # 9 minutes
 //! ```
 //!
 //! | file | has |
