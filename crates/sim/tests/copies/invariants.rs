@@ -88,7 +88,7 @@ fn decided_stays_decided(state: &State, node: NodeId) -> Result<(), Broken> {
 /// 12: what a verdict covers is the same at all members that have it.
 fn decided_is_equal(state: &State, node: NodeId) -> Result<(), Broken> {
     let own = state.nodes[node];
-    if own.decision == 0 || own.content.is_empty() {
+    if own.decision == 0 {
         return Ok(());
     }
     let token = state.token(own.decision);

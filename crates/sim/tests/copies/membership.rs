@@ -20,9 +20,8 @@ pub(super) fn steps(state: &State, rules: &Rules, each: &mut impl FnMut(Step, St
         } else {
             each(Step::Restart { node }, restart(state, node, rules));
         }
-        // The node's word names the membership that it is about, so that an earlier one does not count.
-        let member_since = state.member_since(node, state.latest);
-        let said = own.filled && (own.since >= member_since || rules.is(Mutant::FullOfEarlierMembership));
+        // The node's word names the `since` under which it was filled: an older one may be that of a primary that leads no more.
+        let said = own.filled && (own.since == state.latest || rules.is(Mutant::FullOfOlderEpoch));
         if has(state.current().members & !state.full, node) && said {
             let mut next = *state;
             next.full |= bit(node);
@@ -80,8 +79,7 @@ fn adopt(state: &mut State, node: NodeId, since: u8, rules: &Rules) {
     if !rules.is(Mutant::OldAnswers) {
         state.nodes[node].answered = 0;
     }
-    // Nobody asks a full member whether it is filled.
-    state.nodes[node].filled &= !has(state.slot(since).full, node);
+    state.nodes[node].filled &= rules.is(Mutant::FullOfOlderEpoch);
     let leads = state.leads(node);
     if !leads {
         state.nodes[node].lease = 0;
@@ -111,7 +109,6 @@ fn first_questions(state: &State, node: NodeId, rules: &Rules) -> Nodes {
 /// A node that begins a membership takes what it has as not there, until the primary has compared it.
 fn join(state: &mut State, node: NodeId, rules: &Rules) {
     let node = &mut state.nodes[node];
-    node.filled = false;
     if !rules.is(Mutant::JoinerKeepsDecision) && !rules.is(Mutant::RejoinKeeps) {
         node.decision = 0;
         node.logged = false;

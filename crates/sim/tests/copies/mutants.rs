@@ -2,7 +2,9 @@
 //!
 //! *Invariants*: each mutant is found, and by the invariant that its row names (`main`).
 
-use super::scenario::{CONFLICTS, CRASH, LATE, REJOIN, REJOIN_CONFLICTS, Scenario, THREE, THREE_OPEN, TWO_WORKERS};
+use super::scenario::{
+    CONFLICTS, CRASH, LATE, REJOIN, REJOIN_CONFLICTS, Scenario, THREE, THREE_EPOCHS, THREE_OPEN, TWO_WORKERS,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mutant {
@@ -44,6 +46,8 @@ pub(super) enum Mutant {
     FragmentsFirst,
     /// A fill, and a verdict, leave out that an event is decided where the member is joining.
     FillWithoutDecisions,
+    /// A joining member records a decision without what it covers.
+    DecisionWithoutContent,
     /// A primary answers the report of a joining member with fragments though the event is decided.
     ReportBeforeDecision,
     /// A fill leaves out ready marks.
@@ -54,8 +58,8 @@ pub(super) enum Mutant {
     JoinerKeepsDecision,
     /// A node that joins again keeps its own decision and mark until the primary has compared. Does no harm: see `main`.
     RejoinKeeps,
-    /// The steward does not ask which membership a node's word that it is full is about.
-    FullOfEarlierMembership,
+    /// The steward does not ask under which `since` a node was filled that says it is full.
+    FullOfOlderEpoch,
     /// A joining member can be elected.
     JoinerLeads,
     /// A new primary takes what another node has, whose bytes win.
@@ -76,7 +80,7 @@ impl Mutant {
 }
 
 /// A mutant, the scenario in which it is looked for, and the invariant that falls first.
-pub(super) const MUTANTS: [(Mutant, Scenario, u8); 30] = [
+pub(super) const MUTANTS: [(Mutant, Scenario, u8); 32] = [
     (Mutant::LogAfterMembers, CRASH, 2),
     (Mutant::VerdictOfOne, TWO_WORKERS, 3),
     (Mutant::VerdictUncompared, LATE, 12),
@@ -96,11 +100,13 @@ pub(super) const MUTANTS: [(Mutant, Scenario, u8); 30] = [
     (Mutant::DecisionsOfOldEpoch, LATE, 3),
     (Mutant::FragmentsFirst, TWO_WORKERS, 5),
     (Mutant::FillWithoutDecisions, LATE, 4),
+    (Mutant::DecisionWithoutContent, TWO_WORKERS, 12),
     (Mutant::ReportBeforeDecision, TWO_WORKERS, 3),
     (Mutant::FillWithoutMarks, LATE, 5),
     (Mutant::FillEndsInOpenEvent, TWO_WORKERS, 11),
     (Mutant::JoinerKeepsDecision, TWO_WORKERS, 17),
-    (Mutant::FullOfEarlierMembership, REJOIN, 11),
+    (Mutant::FullOfOlderEpoch, REJOIN, 11),
+    (Mutant::FullOfOlderEpoch, THREE_EPOCHS, 2),
     (Mutant::JoinerLeads, TWO_WORKERS, 5),
     (Mutant::UnionAtPromotion, REJOIN_CONFLICTS, 1),
     (Mutant::NoReports, TWO_WORKERS, 9),

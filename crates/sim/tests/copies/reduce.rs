@@ -30,7 +30,7 @@ fn outsider(state: &mut State, node: NodeId, rules: &Rules) {
     let next = (since + 1..=state.latest).find(|&later| member(state, later)).unwrap_or(state.latest + 1);
     let own = &mut state.nodes[node];
     own.since = next - 1;
-    own.filled = rules.is(Mutant::FullOfEarlierMembership) && own.filled;
+    own.filled = rules.is(Mutant::FullOfOlderEpoch) && own.filled;
     own.mark &= rules.is(Mutant::RejoinKeeps);
     if !rules.is(Mutant::JoinerKeepsDecision) && !rules.is(Mutant::RejoinKeeps) {
         own.decision = 0;

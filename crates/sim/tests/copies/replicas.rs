@@ -203,10 +203,7 @@ fn hear_primary(state: &mut State, from: NodeId, to: NodeId, frame: Frame, rules
             node.filled = !full;
             What::Equal
         }
-        What::Decide(token) if node.decision == token => {
-            node.filled = !full;
-            What::Have(token)
-        }
+        What::Decide(token) if full && node.decision == token => What::Have(token),
         What::Decide(_) if full && node.content != frame.content && !rules.is(Mutant::VerdictUncompared) => {
             What::Differ
         }
@@ -215,9 +212,9 @@ fn hear_primary(state: &mut State, from: NodeId, to: NodeId, frame: Frame, rules
             node.logged = true;
             node.filled = !full;
             node.mark = false;
-            if !full {
-                // What a joiner had of the event ends with the decision.
-                node.content = Content::default();
+            if !full && !rules.is(Mutant::DecisionWithoutContent) {
+                // A joining member is not asked what it has: it takes what the verdict covers, and ends the rest.
+                node.content = frame.content;
             }
             What::Have(token)
         }

@@ -63,6 +63,7 @@ pub(super) const CRASH_OPEN: Scenario = Scenario { name: "crash, open", ready: f
 pub(super) const FOUR_EPOCHS: Scenario =
     Scenario { name: "two workers, four epochs", epochs: 4, frames: 1, ..TWO_WORKERS };
 pub(super) const THREE_FRAMES: Scenario = Scenario { name: "three copies, open, two frames", frames: 2, ..THREE_OPEN };
+pub(super) const THREE_EPOCHS: Scenario = Scenario { name: "three copies, four epochs", epochs: 4, frames: 1, ..THREE };
 pub(super) const THREE_LATE: Scenario = Scenario { name: "three copies, late fragment", puts: &[A, B], ..THREE };
 pub(super) const CONFLICTS_FRAMES: Scenario = Scenario { name: "conflicts, two frames", frames: 2, ..CONFLICTS };
 

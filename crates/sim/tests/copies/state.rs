@@ -114,7 +114,7 @@ pub(super) struct Node {
     pub(super) answered: Nodes,
     /// Full members that a new primary of three copies has still to ask before it grants. In its memory.
     pub(super) to_ask: Nodes,
-    /// A joining member that had the event answered by a primary of its membership, and has said so.
+    /// A joining member that had the event answered by its primary under `since`, and has said so.
     pub(super) filled: bool,
 }
 
