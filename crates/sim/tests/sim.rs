@@ -1,4 +1,5 @@
 //! The simulator itself: equal traces, and planted faults that it must find.
+#![expect(clippy::print_stdout, reason = "what finds a planted fault is worth reading")]
 
 use forebay_core::mutants::{CLUSTER_MUTANTS, MUTANTS};
 use forebay_sim::{Plan, shrink, simulate};
