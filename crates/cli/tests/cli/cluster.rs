@@ -16,7 +16,9 @@ impl Nodes {
         let temp = Temp::new();
         let mut new = vec!["cluster".to_owned(), "new".to_owned(), "map.json".to_owned()];
         for id in 1..=3 {
-            assert_code(&temp.run(&["create", &format!("n{id}"), "--sources-per-event", "1", "--hot-bytes", "16M"]), 0);
+            // The last one is full before the others.
+            let bytes = if id == 3 { "8M" } else { "16M" };
+            assert_code(&temp.run(&["create", &format!("n{id}"), "--sources-per-event", "1", "--hot-bytes", bytes]), 0);
             // One by its directory, the others by what its own machine prints.
             let number = stdout(&temp.run(&["cluster", "id", &format!("n{id}")]));
             let store = if id == 1 { "n1" } else { number.trim() };
@@ -145,6 +147,79 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     let refused = nodes.temp.run(&["run", "n3", "open", "200"]);
     assert_code(&refused, 2);
     assert!(stderr(&refused).contains("node of a cluster"), "{}", stderr(&refused));
+}
+
+#[test]
+fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_killed() {
+    let mut nodes = Nodes::new();
+    let top = |nodes: &Nodes| nodes.json(&["top", "CLUSTER", "--interval", "300ms"], 0);
+    let view = top(&nodes);
+    let totals = &view["totals"];
+    assert_eq!((&totals["nodes"], &totals["answering"]), (&Value::from(3), &Value::from(3)), "{view}");
+    assert_eq!((&view["inhibit"], &view["keyspace"], &view["epoch"]), (&Value::Null, &"events".into(), &2.into()));
+    // Events come while it looks: their rates are those of the nodes together, and of each.
+    let mut event = 0;
+    let mut put = |nodes: &Nodes, bytes: &str| {
+        event += 64;
+        nodes.run(&["put", "CLUSTER", &format!("1/{event}/0"), bytes])
+    };
+    let at_work = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| nodes.json(&["top", "CLUSTER", "--interval", "2s"], 0));
+        while !looking.is_finished() {
+            assert_code(&put(&nodes, "bytes of a detector"), 0);
+        }
+        looking.join().unwrap()
+    });
+    assert!(at_work["totals"]["rates"]["puts"].as_f64().unwrap() > 0.0, "{at_work}");
+    let each = |view: &Value, what: &str| -> f64 {
+        view["nodes"].as_array().unwrap().iter().filter_map(|node| node["events"][what].as_f64()).sum()
+    };
+    let view = top(&nodes);
+    assert!(
+        each(&view, "ready") > 0.0 && view["totals"]["events"]["ready"].as_f64() == Some(each(&view, "ready")),
+        "{view}"
+    );
+
+    // One of them fills up: it holds the trigger of all, and is named.
+    let bytes = "x".repeat(100_000);
+    let end = Instant::now() + Duration::from_secs(60);
+    let by = loop {
+        assert!(Instant::now() < end, "{}", top(&nodes));
+        (0..12).for_each(|_| drop(put(&nodes, &bytes)));
+        let view = top(&nodes);
+        if view["inhibit"]["name"].is_string() {
+            break view;
+        }
+    };
+    let full = by["nodes"].as_array().unwrap().iter().find(|node| node["name"] == by["inhibit"]["name"]).unwrap();
+    assert_eq!((&full["name"], &by["totals"]["inhibiting"]), (&"n3".into(), &1.into()), "the smallest one alone: {by}");
+    assert_eq!(
+        (&full["inhibit"]["class"], full["inhibit"]["class"].is_string()),
+        (&by["inhibit"]["class"], true),
+        "{by}"
+    );
+    let text = stdout(&nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]));
+    assert!(text.contains("INHIBIT by node n3: ") && text.contains("owner: selection; ends when"), "{text}");
+
+    nodes.servers[1] = None;
+    let view = top(&nodes);
+    assert_eq!((&view["totals"]["answering"], &view["nodes"][1]["name"]), (&2.into(), &"n2".into()), "{view}");
+    assert!(view["nodes"][1]["error"].as_str().unwrap().starts_with("Unavailable: node 2 (`n2`)"), "{view}");
+    assert_eq!(view["nodes"][1].get("fill"), None, "figures that nobody said: {view}");
+    let text = stdout(&nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]));
+    for words in
+        ["forebay top events  3 nodes, epoch 2  1 NOT ANSWERING", "n2             DOES NOT ANSWER: Unavailable"]
+    {
+        assert!(text.contains(words), "no `{words}` in\n{text}");
+    }
+    // One address is one server, in the same form.
+    let one = format!("unix:{}", nodes.temp.root.join("n1.sock").display());
+    let alone = nodes.json(&["top", &one, "--interval", "200ms"], 0);
+    assert_eq!((&alone["totals"]["nodes"], &alone["cluster"]), (&1.into(), &Value::Null), "{alone}");
+    nodes.servers = Vec::new();
+    let nobody = nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]);
+    assert_code(&nobody, 5);
+    assert!(stderr(&nobody).contains("no node of the cluster answers"), "{}", stderr(&nobody));
 }
 
 #[test]
