@@ -30,6 +30,8 @@ use view::View;
 
 /// Width and height of one screen as plain text, where there is no terminal that has its own.
 const PLAIN: (u16, u16) = (100, 40);
+/// Lines around those of the nodes.
+const AROUND: u16 = 12;
 /// Shortest time between two looks at a server, which take it a few milliseconds.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -139,6 +141,8 @@ impl Top {
             controls: &controls,
         };
         let (width, height) = PLAIN;
+        // On paper there is room for all.
+        let height = height.max(u16::try_from(now.count()).unwrap_or(u16::MAX).saturating_add(AROUND));
         out.line(once::plain(|frame| nodes::draw(frame, &screen), width, height)?)?;
         Ok(Answer::Yes)
     }

@@ -13,9 +13,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, Wrap};
 
+/// A key, and what it does.
+pub(super) type Keys = [(&'static str, &'static str)];
+
 /// What the keys do.
-pub(super) const KEYS: [(&str, &str); 4] =
-    [("q", "quit"), ("p", "pause, go on"), ("Tab", "next keyspace"), ("?", "this help")];
+const KEYS: &Keys = &[("q", "quit"), ("p", "pause, go on"), ("Tab", "next keyspace"), ("?", "this help")];
 
 /// What there is to draw.
 pub(super) struct Screen<'a> {
@@ -38,7 +40,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
     let mut room = frame.area();
     text(frame, take(&mut room, 1), title(screen));
     away(frame, &mut room, screen.away);
-    keys(frame, &mut room);
+    keys(frame, &mut room, KEYS);
     if let Some(view) = screen.view {
         inhibit(frame, take(&mut room, 2), view);
         levels(frame, take(&mut room, 1 + view.levels.len() as u16), view);
@@ -57,7 +59,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
         text(frame, take(&mut room, 1), Line::styled(" waiting for the first answer", DIM));
     }
     if screen.help {
-        help(frame);
+        help(frame, KEYS);
     }
 }
 
@@ -70,11 +72,11 @@ pub(super) fn away(frame: &mut Frame<'_>, room: &mut Rect, away: Option<Away<'_>
 }
 
 /// What the keys do, in the last line.
-pub(super) fn keys(frame: &mut Frame<'_>, room: &mut Rect) {
+pub(super) fn keys(frame: &mut Frame<'_>, room: &mut Rect, keys: &Keys) {
     let mut last = take_last(room, 1);
     last.x += 1;
     last.width = last.width.saturating_sub(1);
-    let keys: Vec<String> = KEYS.iter().map(|(key, what)| format!("{key} {what}")).collect();
+    let keys: Vec<String> = keys.iter().map(|(key, what)| format!("{key} {what}")).collect();
     text(frame, last, Line::styled(keys.join(" · "), DIM));
 }
 
@@ -319,11 +321,11 @@ fn calls(frame: &mut Frame<'_>, room: Rect, view: &View) {
     text(frame, room, view.calls.iter().map(line).collect::<Vec<_>>());
 }
 
-pub(super) fn help(frame: &mut Frame<'_>) {
+pub(super) fn help(frame: &mut Frame<'_>, keys: &Keys) {
     let all = frame.area();
-    let (width, height) = (46.min(all.width), (KEYS.len() as u16 + 7).min(all.height));
+    let (width, height) = (46.min(all.width), (keys.len() as u16 + 7).min(all.height));
     let room = Rect { x: (all.width - width) / 2, y: (all.height - height) / 2, width, height };
-    let mut lines: Vec<Line<'_>> = KEYS.iter().map(|(key, what)| Line::raw(format!(" {key:<4} {what}"))).collect();
+    let mut lines: Vec<Line<'_>> = keys.iter().map(|(key, what)| Line::raw(format!(" {key:<4} {what}"))).collect();
     lines.push(Line::raw(""));
     lines.push(Line::raw(
         " Marks in a bar: ┃ inhibit starts, ╎ it stops, ┆ demotion. Verdicts are events accepted or rejected.",

@@ -24,6 +24,13 @@ pub(in crate::top) struct NodesReading {
     pub(super) nodes: Vec<NodeReading>,
 }
 
+impl NodesReading {
+    /// How many nodes there are.
+    pub(in crate::top) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
 /// One node.
 pub(super) struct NodeReading {
     /// Its number in the map; 0 for a server that is in no cluster.

@@ -6,7 +6,7 @@
 use super::view::{NodeRates, NodeView, NodesView, Shown};
 use crate::top::history::{History, RATES};
 use crate::top::screen::{
-    ALARM, BOLD, DIM, HELD, away, help, keys, megabytes, number_of, part, rates, shown, take, text,
+    ALARM, BOLD, DIM, HELD, Keys, away, help, keys, megabytes, number_of, part, rates, shown, take, text,
 };
 use crate::top::terminal::{Away, Controls};
 use crate::units;
@@ -16,6 +16,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+/// What the keys do. Nodes are looked at in one keyspace.
+const KEYS: &Keys = &[("q", "quit"), ("p", "pause, go on"), ("?", "this help")];
 /// Letters of a name, and of a bar.
 const NAME: usize = 14;
 const BAR: usize = 8;
@@ -34,7 +36,7 @@ pub(in crate::top) fn draw(frame: &mut Frame<'_>, screen: &NodesScreen<'_>) {
     let mut room = frame.area();
     text(frame, take(&mut room, 1), title(screen));
     away(frame, &mut room, screen.away);
-    keys(frame, &mut room);
+    keys(frame, &mut room, KEYS);
     if let Some(view) = screen.view {
         text(frame, take(&mut room, 2), trigger(view));
         let named = |number: usize, rate| (number, RATES[number], rate);
@@ -46,7 +48,7 @@ pub(in crate::top) fn draw(frame: &mut Frame<'_>, screen: &NodesScreen<'_>) {
         text(frame, take(&mut room, 1), Line::styled(" waiting for the first answer", DIM));
     }
     if screen.controls.help {
-        help(frame);
+        help(frame, KEYS);
     }
 }
 
@@ -85,7 +87,7 @@ fn trigger(view: &NodesView) -> Vec<Line<'static>> {
 fn nodes(frame: &mut Frame<'_>, room: Rect, view: &NodesView) {
     let room = part(frame, room, "nodes");
     let head = format!(
-        " {:<NAME$} {:<width$} {:>8}{:>8}{:>8}{:>9}{:>9}{:>11}{:>10}",
+        " {:<NAME$} {:<width$} {:>8}{:>8}{:>8}{:>9}{:>9}{:>11}{:>12}",
         "node",
         "fill",
         "open",
@@ -123,7 +125,7 @@ fn figures(name: &str, fill: f64, events: &Live<u64>, rates: NodeRates) -> Strin
     let name: String = shown(name).chars().take(NAME).collect();
     let count = |events: u64| units::count(events as f64);
     format!(
-        " {name:<NAME$} {} {:>4}{:>8}{:>8}{:>8}{:>9}{:>9}{:>11}{:>10}",
+        " {name:<NAME$} {} {:>4}{:>8}{:>8}{:>8}{:>9}{:>9}{:>11}{:>12}",
         units::bar(fill, BAR),
         format!("{:.0} %", fill * 100.0),
         count(events.open),
@@ -188,14 +190,15 @@ mod tests {
             "puts           1.00 k",
             "verdicts           20",
             "all            ███████░ 92 %",
-            "daq1           ██░░░░░░ 25 %       0       5       2        8   1.00 k     0.0 MB        10",
+            "daq1           ██░░░░░░ 25 %       0       5       2        8   1.00 k     0.0 MB          10",
             "daq2           DOES NOT ANSWER: Unavailable: connection refused",
             "q quit",
         ] {
             assert!(text.contains(words), "no `{words}` in\n{text}");
         }
         let paused = drawn(80, 24, 0, Controls { paused: true, help: true });
-        assert!(paused.contains("PAUSED") && paused.contains("next keyspace"), "{paused}");
+        assert!(paused.contains("PAUSED") && paused.contains("?    this help"), "{paused}");
+        assert!(!paused.contains("next keyspace"), "a key without effect: {paused}");
     }
 
     #[test]
