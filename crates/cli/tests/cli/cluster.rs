@@ -1,6 +1,7 @@
 //! A cluster of three server processes on this machine, as people start it: one is killed, taken out of new runs, and comes back.
 
 use super::serve::Serving;
+use super::top::Terminal;
 use super::{Temp, assert_code, stderr, stdout};
 use serde_json::Value;
 use std::process::Output;
@@ -201,7 +202,16 @@ fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_kille
     let text = stdout(&nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]));
     assert!(text.contains("INHIBIT by node n3: ") && text.contains("owner: selection; ends when"), "{text}");
 
+    let program = env!("CARGO_BIN_EXE_forebay");
+    let terminal = Terminal::start(&format!("{program} top {} --interval 200ms", nodes.places()), 100, 30);
+    for words in ["3 nodes, epoch 2", "INHIBIT by node n3: ", "verdicts/s", "q quit"] {
+        terminal.until(words, |screen| screen.contains(words));
+    }
     nodes.servers[1] = None;
+    terminal.until("a node that is killed", |screen| screen.contains("n2             DOES NOT ANSWER: Unavailable"));
+    terminal.until("the others", |screen| screen.contains("1 NOT ANSWERING") && screen.contains("INHIBIT by node n3"));
+    terminal.key("q");
+    terminal.until("the end", |screen| screen.contains("ended 0"));
     let view = top(&nodes);
     assert_eq!((&view["totals"]["answering"], &view["nodes"][1]["name"]), (&2.into(), &"n2".into()), "{view}");
     assert!(view["nodes"][1]["error"].as_str().unwrap().starts_with("Unavailable: node 2 (`n2`)"), "{view}");
@@ -220,6 +230,39 @@ fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_kille
     let nobody = nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]);
     assert_code(&nobody, 5);
     assert!(stderr(&nobody).contains("no node of the cluster answers"), "{}", stderr(&nobody));
+}
+
+#[test]
+fn redis_cli_at_any_node_has_all_events_and_names_the_node_that_is_killed() {
+    let mut nodes = Nodes::new();
+    let ask = |nodes: &Nodes, id: usize, words: &str| {
+        let address = nodes.servers[id - 1].as_ref().unwrap().address("resp");
+        let mut command = std::process::Command::new("redis-cli");
+        let output = command.args(["-p", address.rsplit(':').next().unwrap()]).args(words.split(' ')).output();
+        stdout(&output.expect("redis-cli, of the Debian package redis-tools: `cargo xtask test` installs it"))
+            .trim()
+            .to_owned()
+    };
+    let end = Instant::now() + Duration::from_secs(40);
+    while nodes.run(&["cluster", "status", "CLUSTER"]).status.code() != Some(0) {
+        assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
+    }
+    let names: Vec<String> = (0..12).map(|event| format!("1/{}/0", event * 64)).collect();
+    for name in &names {
+        assert_eq!(ask(&nodes, 1, &format!("SET {name} bytes")), "OK");
+        assert_eq!(ask(&nodes, 3, &format!("GET {name}")), "bytes");
+    }
+    let ledger = nodes.json(&["ledger", "CLUSTER", "1"], 0);
+    assert_eq!(ledger["outcomes"]["stored"]["fragments"], 12);
+    let leased = ask(&nodes, 2, "FB.GETANY COUNT 100 SOURCES NONE");
+    assert_eq!(leased.matches("primary").count(), 12, "of all nodes: {leased}");
+    nodes.servers[1] = None;
+    let begun = Instant::now();
+    let found: Vec<String> = names.iter().map(|name| ask(&nodes, 1, &format!("GET {name}"))).collect();
+    let (there, away): (Vec<_>, Vec<_>) = found.iter().partition(|answer| *answer == "bytes");
+    assert!(!there.is_empty() && !away.is_empty(), "{found:?}");
+    assert!(away.iter().all(|answer| answer.starts_with("UNAVAILABLE node 2 (`n2`)")), "{away:?}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "the first one waits: {:?}", begun.elapsed());
 }
 
 #[test]
