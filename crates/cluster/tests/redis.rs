@@ -451,6 +451,9 @@ fn a_clients_right_is_asked_for_here_and_that_of_the_node_there() {
         }
     }
     assert_eq!(cluster.store(3).ledger(RUN).unwrap().removed.fragments, 0);
+    // What is about all nodes is asked of this one too, in the same way.
+    let ledger = reader.ask(&format!("FB.LEDGER {RUN}"));
+    assert!(ledger.contains("stored, [:0, :12, "), "{ledger}");
     // Changes of runs go through their home as orders of a peer, signed by who asked.
     for run in 20..26 {
         assert!(reader.ask(&format!("FB.RUN OPEN {run}")).starts_with("-NOPERM "));

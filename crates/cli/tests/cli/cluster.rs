@@ -4,6 +4,7 @@ use super::serve::Serving;
 use super::top::Terminal;
 use super::{Temp, assert_code, stderr, stdout};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,17 @@ struct Nodes {
 
 impl Nodes {
     fn new() -> Nodes {
+        Nodes::with(&["--sources-per-event", "1"])
+    }
+
+    /// Stores that are created with these options.
+    fn with(options: &[&str]) -> Nodes {
         let temp = Temp::new();
         let mut new = vec!["cluster".to_owned(), "new".to_owned(), "map.json".to_owned()];
         for id in 1..=3 {
             // The last one is full before the others.
             let bytes = if id == 3 { "8M" } else { "16M" };
-            assert_code(&temp.run(&["create", &format!("n{id}"), "--sources-per-event", "1", "--hot-bytes", bytes]), 0);
+            assert_code(&temp.run(&[&["create", &format!("n{id}"), "--hot-bytes", bytes], options].concat()), 0);
             // One by its directory, the others by what its own machine prints.
             let number = stdout(&temp.run(&["cluster", "id", &format!("n{id}")]));
             let store = if id == 1 { "n1" } else { number.trim() };
@@ -50,6 +56,20 @@ impl Nodes {
         let places = self.places();
         let arguments: Vec<&str> = arguments.iter().map(|one| if *one == "CLUSTER" { &places } else { *one }).collect();
         self.temp.run(&arguments)
+    }
+
+    /// Waits until all nodes answer and know each other.
+    fn meet(&self) {
+        let end = Instant::now() + Duration::from_secs(40);
+        while self.run(&["cluster", "status", "CLUSTER"]).status.code() != Some(0) {
+            assert!(Instant::now() < end, "{}", stdout(&self.run(&["cluster", "status", "CLUSTER"])));
+        }
+    }
+
+    /// The port at which a node speaks Redis's protocol.
+    fn redis(&self, id: usize) -> String {
+        let address = self.servers[id - 1].as_ref().unwrap().address("resp");
+        address.rsplit(':').next().unwrap().to_owned()
     }
 
     fn json(&self, arguments: &[&str], code: i32) -> Value {
@@ -106,10 +126,7 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     }
     nodes.start(2);
     assert_eq!(stored(&nodes), 20, "it came back with what it had");
-    let end = Instant::now() + Duration::from_secs(40);
-    while nodes.run(&["cluster", "status", "CLUSTER"]).status.code() != Some(0) {
-        assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
-    }
+    nodes.meet();
     let taken = nodes.run(&["take", "CLUSTER", "-n", "40", "--reject"]);
     assert_code(&taken, 0);
     for run in ["1", "100"] {
@@ -236,17 +253,13 @@ fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_kille
 fn redis_cli_at_any_node_has_all_events_and_names_the_node_that_is_killed() {
     let mut nodes = Nodes::new();
     let ask = |nodes: &Nodes, id: usize, words: &str| {
-        let address = nodes.servers[id - 1].as_ref().unwrap().address("resp");
         let mut command = std::process::Command::new("redis-cli");
-        let output = command.args(["-p", address.rsplit(':').next().unwrap()]).args(words.split(' ')).output();
+        let output = command.args(["-p", &nodes.redis(id)]).args(words.split(' ')).output();
         stdout(&output.expect("redis-cli, of the Debian package redis-tools: `cargo xtask test` installs it"))
             .trim()
             .to_owned()
     };
-    let end = Instant::now() + Duration::from_secs(40);
-    while nodes.run(&["cluster", "status", "CLUSTER"]).status.code() != Some(0) {
-        assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
-    }
+    nodes.meet();
     let names: Vec<String> = (0..12).map(|event| format!("1/{}/0", event * 64)).collect();
     for name in &names {
         assert_eq!(ask(&nodes, 1, &format!("SET {name} bytes")), "OK");
@@ -263,6 +276,29 @@ fn redis_cli_at_any_node_has_all_events_and_names_the_node_that_is_killed() {
     assert!(!there.is_empty() && !away.is_empty(), "{found:?}");
     assert!(away.iter().all(|answer| answer.starts_with("UNAVAILABLE node 2 (`n2`)")), "{away:?}");
     assert!(begun.elapsed() < Duration::from_secs(15), "the first one waits: {:?}", begun.elapsed());
+}
+
+/// The script of docs/resp.md, which knows nothing of clusters, at each node in turn.
+#[test]
+fn the_documented_script_operates_a_cluster_at_any_node() {
+    let nodes = Nodes::with(&["--sources-per-event", "2", "--attribute", "lumi:u32", "--complete-within", "1h"]);
+    nodes.meet();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/resp.py");
+    let redis_py = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("python");
+    for id in 1..=3 {
+        let mut command = std::process::Command::new("python3");
+        command.env("PYTHONPATH", &redis_py).arg(&script).args([nodes.redis(id), id.to_string()]);
+        let output = command.output().unwrap();
+        let problems = stderr(&output);
+        assert!(
+            !problems.contains("No module named 'redis'"),
+            "redis-py is missing; `cargo xtask test --only prepare` installs it (pip: redis==8.1.0)"
+        );
+        assert!(output.status.success() && stdout(&output).ends_with("released 2 events\n"), "node {id}: {problems}");
+        let ledger = nodes.json(&["ledger", "CLUSTER", &id.to_string()], 0);
+        assert_eq!(ledger["imbalance"], Value::Null, "{ledger}");
+        assert_code(&nodes.run(&["run", "CLUSTER", "close", &id.to_string()]), 0);
+    }
 }
 
 #[test]
