@@ -413,6 +413,12 @@ impl Peer {
         self.standing.lock().is_away
     }
 
+    /// Why it does not answer; `None` where it does, as far as is known.
+    pub(crate) fn away(&self) -> Option<String> {
+        let standing = self.standing.lock();
+        standing.trouble.clone().filter(|_| standing.is_away)
+    }
+
     fn misses_if_away(&self) -> Result<()> {
         let mut standing = self.standing.lock();
         let Some(trouble) = standing.trouble.clone().filter(|_| standing.is_away) else { return Ok(()) };

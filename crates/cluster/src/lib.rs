@@ -11,15 +11,19 @@
 //!
 //! Under a look-up table a node also tells the homes of events what it holds for them, and holders what ended (`held.rs`).
 //!
+//! Redis's clients of a node see the whole cluster (`gateway`).
+//!
 //! *On failure*: a node that is away keeps no run from starting; it learns of it when it is back. A close wants every node.
 //!
 //! *Not here*: whose events are whose (`core::map`, and the store that adopted it); several copies, etcd.
 
 mod catch_up;
 mod close;
+mod gateway;
 mod held;
 mod keyspace;
 mod node;
 mod orders;
 
+pub use gateway::{FORWARD, Gateway, GatewayReservation, serve};
 pub use node::{Node, NodeOptions, PeerStatus, Status};

@@ -159,6 +159,10 @@ impl Node {
         self.inner.keyspace(keyspace)?.status()
     }
 
+    pub(crate) fn keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
+        self.inner.keyspace(name).cloned()
+    }
+
     fn hear_of_runs(&self) -> mpsc::Receiver<(String, u64)> {
         let (asks, wanted) = mpsc::channel(WANTED_MAX);
         for (name, keyspace) in &self.inner.keyspaces {

@@ -344,7 +344,7 @@ pub struct MemoryStats {
 }
 
 /// The store at a glance.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Segments in the region.
     pub segments: u32,

@@ -192,6 +192,10 @@ pub trait ServedStore:
     fn get_any_may_wait(&self, level: Option<Level>) -> bool;
     /// Wakes a task once there are ready events.
     fn wake_when_ready(&self, waker: &Waker);
+    /// The least time between two looks for ready events of which nobody wakes a task.
+    fn look_again_min(&self) -> Duration {
+        Duration::ZERO
+    }
     /// The task is woken no more.
     fn forget_waker(&self, waker: &Waker);
 }

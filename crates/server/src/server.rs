@@ -86,12 +86,22 @@ impl Server {
         Server::start_over(served, config)
     }
 
-    /// The same on a node of a cluster, which does what is the matter of all nodes.
+    /// The same on a node of a cluster, which does what is the matter of all nodes. Redis's clients speak to what stands before
+    /// the stores: that has what other nodes have too.
     ///
     /// # Errors
-    /// As [`Server::start`].
-    pub fn start_node(served: Vec<Served>, config: ServerConfig, node: Arc<dyn Orders>) -> Result<Server> {
-        Server::start_with(served, config, Some(node))
+    /// As [`Server::start`]; `Invalid` where both have different keyspaces.
+    pub fn start_node<R: ServedStore>(
+        served: Vec<Served>,
+        for_redis: Vec<Served<R>>,
+        config: ServerConfig,
+        node: Arc<dyn Orders>,
+    ) -> Result<Server> {
+        let (native, resp) = (Arc::new(Keyspaces::new(served)?), Arc::new(Keyspaces::new(for_redis)?));
+        if !native.names().eq(resp.names()) {
+            return Err(Error::invalid("each protocol has the same keyspaces"));
+        }
+        Server::start_with(Sides { native, resp }, config, Some(node))
     }
 
     /// The same over what stands before a store: a wrapper that counts or changes calls.
@@ -99,16 +109,17 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_over<S: ServedStore>(served: Vec<Served<S>>, config: ServerConfig) -> Result<Server> {
-        Server::start_with(served, config, None)
+        let native = Arc::new(Keyspaces::new(served)?);
+        Server::start_with(Sides { resp: native.clone(), native }, config, None)
     }
 
-    fn start_with<S: ServedStore>(
-        served: Vec<Served<S>>,
+    fn start_with<S: ServedStore, R: ServedStore>(
+        sides: Sides<S, R>,
         config: ServerConfig,
         node: Option<Arc<dyn Orders>>,
     ) -> Result<Server> {
         config.check()?;
-        let keyspaces = Arc::new(Keyspaces::new(served)?);
+        let keyspaces = sides.native.clone();
         say_narrow_windows(&keyspaces, config.limits.window_bytes);
         let access = Access::new(config.tokens, keyspaces.names())?;
         let certificates = config.tls.as_ref().map(Certificates::load).transpose()?.map(Arc::new);
@@ -126,7 +137,7 @@ impl Server {
         let (halt, halted) = watch::channel(false);
         shared.set_certificates(certificates);
         if let Some(node) = node {
-            let _ = shared.orders.set(node);
+            shared.set_node(node);
         }
         let names = keyspaces.names().map(str::to_owned).collect();
         let mut server = Server { shared: shared.clone(), names, halt, threads: Vec::new(), endpoints, http };
@@ -134,8 +145,8 @@ impl Server {
         for number in 0..config.threads {
             let (inbox, connections) = mpsc::unbounded_channel();
             inboxes.push(inbox);
-            let (shared, keyspaces, halted) = (shared.clone(), keyspaces.clone(), halted.clone());
-            let serving = move || serve(&shared, &keyspaces, number, connections, halted);
+            let (shared, sides, halted) = (shared.clone(), sides.clone(), halted.clone());
+            let serving = move || serve(&shared, &sides, number, connections, halted);
             server.threads.push(thread(format!("serve {number}"), serving)?);
         }
         let monitors = match monitors {
@@ -250,10 +261,22 @@ fn thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandl
     spawned.map_err(|error| Error::unavailable("the system gives no thread").with_source(error))
 }
 
+/// What sessions of each protocol speak to: the same, but on a node of a cluster.
+struct Sides<S, R> {
+    native: Arc<Keyspaces<S>>,
+    resp: Arc<Keyspaces<R>>,
+}
+
+impl<S, R> Clone for Sides<S, R> {
+    fn clone(&self) -> Sides<S, R> {
+        Sides { native: self.native.clone(), resp: self.resp.clone() }
+    }
+}
+
 /// One thread: an event loop and the sessions on it.
-fn serve<S: ServedStore>(
+fn serve<S: ServedStore, R: ServedStore>(
     shared: &Arc<Shared>,
-    keyspaces: &Arc<Keyspaces<S>>,
+    sides: &Sides<S, R>,
     number: usize,
     mut connections: mpsc::UnboundedReceiver<Taken>,
     mut halted: watch::Receiver<bool>,
@@ -274,11 +297,11 @@ fn serve<S: ServedStore>(
             tokio::time::sleep(BEAT).await;
         }
     });
-    let (taking, served) = (shared.clone(), keyspaces.clone());
+    let (taking, served) = (shared.clone(), sides.clone());
     local.spawn_local(async move {
         while let Some(taken) = connections.recv().await {
-            let (shared, keyspaces) = (taking.clone(), served.clone());
-            tokio::task::spawn_local(PEER.scope(taken.peer, async move { one(taken, &shared, &keyspaces).await }));
+            let (shared, sides) = (taking.clone(), served.clone());
+            tokio::task::spawn_local(PEER.scope(taken.peer, async move { one(taken, &shared, &sides).await }));
         }
     });
     // It cannot fail before the server is gone, which is an end as well.
@@ -289,20 +312,20 @@ fn serve<S: ServedStore>(
 }
 
 /// Serves one connection to its end.
-async fn one<S: ServedStore>(taken: Taken, shared: &Arc<Shared>, keyspaces: &Arc<Keyspaces<S>>) {
+async fn one<S: ServedStore, R: ServedStore>(taken: Taken, shared: &Arc<Shared>, sides: &Sides<S, R>) {
     let Taken { protocol, peer, stream, admitted } = taken;
     let mut ended = Ended { protocol, peer, reason: "error", admitted };
     ended.reason = match stream {
         Stream::Tcp(stream) => match TcpStream::from_std(stream) {
-            Ok(stream) => session(protocol, stream, shared, keyspaces).await,
+            Ok(stream) => session(protocol, stream, shared, sides).await,
             Err(_) => "error",
         },
         Stream::Unix(stream) => match UnixStream::from_std(stream) {
-            Ok(stream) => session(protocol, stream, shared, keyspaces).await,
+            Ok(stream) => session(protocol, stream, shared, sides).await,
             Err(_) => "error",
         },
         Stream::Tls(stream, acceptor) => match TcpStream::from_std(stream) {
-            Ok(stream) => over_tls(protocol, stream, &acceptor, shared, keyspaces).await,
+            Ok(stream) => over_tls(protocol, stream, &acceptor, shared, sides).await,
             Err(_) => "error",
         },
     };
@@ -328,19 +351,19 @@ impl Drop for Ended {
 }
 
 /// Shakes hands, then serves; why it ended.
-async fn over_tls<S: ServedStore>(
+async fn over_tls<S: ServedStore, R: ServedStore>(
     protocol: Protocol,
     stream: TcpStream,
     acceptor: &TlsAcceptor,
     shared: &Arc<Shared>,
-    keyspaces: &Arc<Keyspaces<S>>,
+    sides: &Sides<S, R>,
 ) -> &'static str {
     let shaken = tokio::select! {
         shaken = tls::accept(acceptor, Ahead::new(stream), shared.limits.handshake_deadline) => shaken,
         () = shared.until_stopping() => return "stopping",
     };
     match shaken {
-        Ok(stream) => session(protocol, stream, shared, keyspaces).await,
+        Ok(stream) => session(protocol, stream, shared, sides).await,
         Err(refused) => {
             shared.refuse(protocol.name(), refused.reason, refused.why);
             "error"
@@ -349,15 +372,15 @@ async fn over_tls<S: ServedStore>(
 }
 
 /// Serves one stream to its end; why it ended.
-async fn session<T: Transport, S: ServedStore>(
+async fn session<T: Transport, S: ServedStore, R: ServedStore>(
     protocol: Protocol,
     stream: T,
     shared: &Arc<Shared>,
-    keyspaces: &Arc<Keyspaces<S>>,
+    sides: &Sides<S, R>,
 ) -> &'static str {
     match protocol {
-        Protocol::Native => session::serve(stream, shared, keyspaces).await,
-        Protocol::Resp => resp::serve(stream, shared, keyspaces).await,
+        Protocol::Native => session::serve(stream, shared, &sides.native).await,
+        Protocol::Resp => resp::serve(stream, shared, &sides.resp).await,
     }
 }
 

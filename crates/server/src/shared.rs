@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 /// An event loop that has not gone round for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
@@ -66,6 +66,9 @@ pub(crate) struct Shared {
     pub(crate) stop_notice: Notify,
     /// Who does what is the matter of a whole cluster; told once before it serves, where there is one.
     pub(crate) orders: OnceLock<Arc<dyn Orders>>,
+    /// On a node of a cluster: sessions of Redis's protocol that may be on threads at once, where they wait for other nodes. Requests
+    /// of those nodes need threads too: if all threads waited, nodes could wait for each other until their deadlines.
+    pub(crate) waiting_for_others: OnceLock<Semaphore>,
     /// Calls that may wait are made at once, on the thread of their session: in a simulator nothing waits.
     pub(crate) at_once: bool,
     /// Requests on threads now.
@@ -97,6 +100,7 @@ impl Shared {
             stopping: false.into(),
             stop_notice: Notify::new(),
             orders: OnceLock::new(),
+            waiting_for_others: OnceLock::new(),
             at_once: false,
             on_threads: 0.into(),
             memory: 0.into(),
@@ -107,6 +111,18 @@ impl Shared {
             beats: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             began: Instant::now(),
         }
+    }
+
+    /// Serves a node of a cluster.
+    pub(crate) fn set_node(&self, node: Arc<dyn Orders>) {
+        let places = Semaphore::new((self.limits.waiting_threads_max / 2).max(1));
+        let told = self.orders.set(node).is_ok() && self.waiting_for_others.set(places).is_ok();
+        debug_assert!(told, "a server is told once of which node it is");
+    }
+
+    /// A place on a thread for a session that may wait for other nodes; `None` outside of a cluster, where it needs none.
+    pub(crate) async fn place_to_wait(&self) -> Option<SemaphorePermit<'_>> {
+        self.waiting_for_others.get()?.acquire().await.ok()
     }
 
     /// Who may do what.

@@ -497,7 +497,7 @@ fn what_was_refused_as_late_is_not_taken_later() {
     let (early, late, asked) = (two.key(1, 0, 1), two.key(1, 0, 2), two.key(1, 0, 3));
     let primary = two.primary(&early);
     let away = away(BYTES).to_bytes();
-    put(two.store(1), &early, BYTES);
+    stored(two.store(1), &early, &PutOptions::default());
     assert!(two.store(1).seal(&primary).unwrap());
     let grant = |two: &Two| {
         let mut leases = two.store(1).get_any(&GetAny::default()).unwrap();
@@ -540,7 +540,7 @@ fn what_was_refused_as_late_is_not_taken_later() {
 fn what_was_told_in_vain_is_told_again() {
     let two = Two::new();
     let (first, held) = (two.key(1, 0, 1), two.key(1, 0, 2));
-    put(two.store(1), &first, BYTES);
+    stored(two.store(1), &first, &PutOptions::default());
     stored(two.store(2), &held, &PutOptions::default());
     let part = two.store(2).untold(1, Report::Prompt, Duration::ZERO, 9).unwrap().pop().unwrap();
     two.store(2).untaken(&part).unwrap();

@@ -94,7 +94,8 @@ impl Store {
             let (_, id) = store.adopted_map().expect("a map that was just adopted");
             let socket = map.node(id).expect("its node").at[0].trim_start_matches("unix:").into();
             let config = ServerConfig { native: vec![Endpoint::Unix(socket)], threads: 1, ..ServerConfig::default() };
-            host.servers.push(Server::start_node(vec![Served::from(store.clone())], config, node.clone())?);
+            let options = NodeOptions::default();
+            host.servers.push(forebay_cluster::serve(vec![Served::from(store.clone())], config, &node, &options)?);
             host.nodes.push(node);
         }
         let endpoint = map.nodes()[0].at[0].clone();

@@ -48,10 +48,11 @@ pub(super) fn config(hot_bytes: u64) -> Config {
 
 /// A node at work.
 pub(super) fn start(store: &Store, map: &Arc<ClusterMap>, socket: &Path) -> Result<(Server, Arc<Node>)> {
-    let node = Node::start(vec![store.clone()], map, NodeOptions::default())?;
+    let options = NodeOptions::default();
+    let node = Node::start(vec![store.clone()], map, options.clone())?;
     let native = vec![Endpoint::Unix(socket.to_owned())];
     let config = ServerConfig { native, threads: 1, ..ServerConfig::default() };
-    Ok((Server::start_node(vec![Served::from(store.clone())], config, node.clone())?, node))
+    Ok((forebay_cluster::serve(vec![Served::from(store.clone())], config, &node, &options)?, node))
 }
 
 /// Serves until standard input ends. The nodes together have twice the space of one server.

@@ -8,8 +8,8 @@ use forebay_core::{Error, Result};
 use forebay_server::{ClusterSettings, Served};
 use std::sync::Arc;
 
-/// Makes the served stores a node of the cluster.
-pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served]) -> Result<Arc<Node>> {
+/// Makes the served stores a node of the cluster; answers as well how it reaches the others.
+pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served]) -> Result<(Arc<Node>, NodeOptions)> {
     let map = Arc::new(map);
     let token = match &settings.token_file {
         Some(file) => std::fs::read(file).map_err(|error| {
@@ -37,7 +37,7 @@ pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served
             settings.map.display()
         )));
     }
-    Node::start(stores, &map, options)
+    Ok((Node::start(stores, &map, options.clone())?, options))
 }
 
 /// Reads the map again.

@@ -129,7 +129,7 @@ impl Serve {
         let node = settings.cluster.as_ref().zip(map);
         let node = node.map(|(cluster, map)| cluster::join(cluster, map, &served)).transpose()?;
         let server = match &node {
-            Some(node) => Server::start_node(served.clone(), config, node.clone())?,
+            Some((node, options)) => forebay_cluster::serve(served.clone(), config, node, options)?,
             None => Server::start(served.clone(), config)?,
         };
         // On stdout before systemd is told: a program that reads the line finds the listeners open.
@@ -138,7 +138,7 @@ impl Serve {
         notify.say("READY=1\nSTATUS=serving");
         let ended = look_after(&waiting, &server, &notify, || {
             let asked = reload.look(&server, settings);
-            if let (true, Some(node), Some(cluster)) = (asked, &node, &settings.cluster) {
+            if let (true, Some((node, _)), Some(cluster)) = (asked, &node, &settings.cluster) {
                 cluster::reload(cluster, node);
             }
         });

@@ -1,4 +1,4 @@
-//! The source of readings: a thread that requests a server's pages over HTTP again and again.
+//! The source of readings: a thread that looks again and again, such as at a server's pages over HTTP.
 //!
 //! *On failure*: a server that is away is a reading like any other; the next one asks again.
 
@@ -97,23 +97,23 @@ impl Source {
 }
 
 /// Readings as they come.
-pub(super) struct Feed {
-    readings: Receiver<Result<Reading>>,
+pub(super) struct Feed<R> {
+    readings: Receiver<Result<R>>,
 }
 
-impl Feed {
-    /// Reads a server every so often, until it is dropped.
-    pub(super) fn start(source: Source, interval: Duration) -> Result<Feed> {
+impl<R: Send + 'static> Feed<R> {
+    /// Reads every so often, until it is dropped.
+    pub(super) fn start(read: impl FnMut() -> Result<R> + Send + 'static, interval: Duration) -> Result<Feed<R>> {
         // One under way is enough: who shows them later than they come wants the newest.
         let (sender, readings) = sync_channel(1);
-        let run = move || read_all(&source, interval, &sender);
+        let run = move || read_all(read, interval, &sender);
         let thread = std::thread::Builder::new().name("top feed".to_owned()).spawn(run);
         thread.map_err(|error| Error::unavailable("the system gives no thread").with_source(error))?;
         Ok(Feed { readings })
     }
 
     /// The next reading within this time.
-    pub(super) fn next(&self, wait: Duration) -> Option<Result<Reading>> {
+    pub(super) fn next(&self, wait: Duration) -> Option<Result<R>> {
         match self.readings.recv_timeout(wait) {
             Ok(reading) => Some(reading),
             Err(RecvTimeoutError::Timeout) => None,
@@ -122,10 +122,10 @@ impl Feed {
     }
 }
 
-fn read_all(source: &Source, interval: Duration, readings: &SyncSender<Result<Reading>>) {
+fn read_all<R>(mut read: impl FnMut() -> Result<R>, interval: Duration, readings: &SyncSender<Result<R>>) {
     loop {
         let next = Instant::now() + interval;
-        if readings.send(source.read()).is_err() {
+        if readings.send(read()).is_err() {
             return;
         }
         std::thread::sleep(next.saturating_duration_since(Instant::now()));

@@ -1,17 +1,16 @@
 //! One screen as plain text.
 
-use super::screen::{Screen, draw};
 use forebay_core::{Error, Result};
-use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::{Frame, Terminal};
 
 /// The screen as lines, without what is empty at their ends.
 ///
 /// # Errors
 /// `Internal` where it cannot be drawn, which memory always can.
-pub(super) fn plain(screen: &Screen<'_>, width: u16, height: u16) -> Result<String> {
+pub(super) fn plain(draw: impl FnOnce(&mut Frame<'_>), width: u16, height: u16) -> Result<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).map_err(undrawn)?;
-    terminal.draw(|frame| draw(frame, screen)).map_err(undrawn)?;
+    terminal.draw(draw).map_err(undrawn)?;
     let cells = terminal.backend().buffer();
     let line = |y: u16| {
         let line: String = (0..width).filter_map(|x| cells.cell((x, y))).map(|cell| cell.symbol()).collect();

@@ -4,6 +4,7 @@
 //! that words do not say.
 
 use super::history::{History, RATES, values};
+use super::terminal::Away;
 use super::view::{CallView, DeviceView, LevelView, RingView, View};
 use crate::units;
 use ratatui::Frame;
@@ -12,43 +13,40 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, Wrap};
 
+/// A key, and what it does.
+pub(super) type Keys = [(&'static str, &'static str)];
+
 /// What the keys do.
-pub(super) const KEYS: [(&str, &str); 4] =
-    [("q", "quit"), ("p", "pause, go on"), ("Tab", "next keyspace"), ("?", "this help")];
+const KEYS: &Keys = &[("q", "quit"), ("p", "pause, go on"), ("Tab", "next keyspace"), ("?", "this help")];
 
 /// What there is to draw.
 pub(super) struct Screen<'a> {
     pub(super) url: &'a str,
     pub(super) view: Option<&'a View>,
     pub(super) history: &'a History,
-    /// Seconds for which the server has not answered, and what it says instead.
-    pub(super) away: Option<(u64, &'a str)>,
+    /// For how long the server has not answered, and what it says instead.
+    pub(super) away: Option<Away<'a>>,
     pub(super) paused: bool,
     pub(super) help: bool,
 }
 
-const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-const HELD: Style = ALARM.add_modifier(Modifier::REVERSED).add_modifier(Modifier::SLOW_BLINK);
+pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+pub(super) const HELD: Style = ALARM.add_modifier(Modifier::REVERSED).add_modifier(Modifier::SLOW_BLINK);
 
 /// Draws all of it.
 pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
     let mut room = frame.area();
     text(frame, take(&mut room, 1), title(screen));
-    if let Some((seconds, error)) = screen.away {
-        let words = format!(" AWAY for {seconds} s: {error}; asking again");
-        text(frame, take(&mut room, 1), Line::styled(words, HELD));
-    }
-    let mut last = take_last(&mut room, 1);
-    last.x += 1;
-    last.width = last.width.saturating_sub(1);
-    let keys: Vec<String> = KEYS.iter().map(|(key, what)| format!("{key} {what}")).collect();
-    text(frame, last, Line::styled(keys.join(" · "), DIM));
+    away(frame, &mut room, screen.away);
+    keys(frame, &mut room, KEYS);
     if let Some(view) = screen.view {
         inhibit(frame, take(&mut room, 2), view);
         levels(frame, take(&mut room, 1 + view.levels.len() as u16), view);
-        rates(frame, take(&mut room, 1 + RATES.len() as u16), view, screen.history);
+        let named = RATES.iter().zip(values(&view.rates)).enumerate();
+        let named: Vec<_> = named.map(|(number, (name, value))| (number, *name, value)).collect();
+        rates(frame, take(&mut room, 1 + RATES.len() as u16), &named, screen.history);
         let middle = take(&mut room, 2 + view.events.len() as u16 + 1);
         let [left, right] = Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(middle);
         match &view.ring {
@@ -61,12 +59,29 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
         text(frame, take(&mut room, 1), Line::styled(" waiting for the first answer", DIM));
     }
     if screen.help {
-        help(frame);
+        help(frame, KEYS);
     }
 }
 
+/// One line where nobody answers.
+pub(super) fn away(frame: &mut Frame<'_>, room: &mut Rect, away: Option<Away<'_>>) {
+    if let Some((seconds, error)) = away {
+        let words = format!(" AWAY for {seconds} s: {}; asking again", shown(error));
+        text(frame, take(room, 1), Line::styled(words, HELD));
+    }
+}
+
+/// What the keys do, in the last line.
+pub(super) fn keys(frame: &mut Frame<'_>, room: &mut Rect, keys: &Keys) {
+    let mut last = take_last(room, 1);
+    last.x += 1;
+    last.width = last.width.saturating_sub(1);
+    let keys: Vec<String> = keys.iter().map(|(key, what)| format!("{key} {what}")).collect();
+    text(frame, last, Line::styled(keys.join(" · "), DIM));
+}
+
 /// The first lines of what is left.
-fn take(room: &mut Rect, lines: u16) -> Rect {
+pub(super) fn take(room: &mut Rect, lines: u16) -> Rect {
     let taken = Rect { height: lines.min(room.height), ..*room };
     room.y += taken.height;
     room.height -= taken.height;
@@ -79,12 +94,12 @@ fn take_last(room: &mut Rect, lines: u16) -> Rect {
     Rect { y: room.y + room.height, height, ..*room }
 }
 
-fn text<'a>(frame: &mut Frame<'_>, room: Rect, line: impl Into<ratatui::text::Text<'a>>) {
+pub(super) fn text<'a>(frame: &mut Frame<'_>, room: Rect, line: impl Into<ratatui::text::Text<'a>>) {
     frame.render_widget(Paragraph::new(line), room);
 }
 
 /// A part of the screen below its name; the room that is left in it.
-fn part(frame: &mut Frame<'_>, room: Rect, name: &str) -> Rect {
+pub(super) fn part(frame: &mut Frame<'_>, room: Rect, name: &str) -> Rect {
     let block = Block::new().borders(Borders::TOP).border_style(DIM).title(Span::styled(format!(" {name} "), BOLD));
     let inside = block.inner(room);
     frame.render_widget(block, room);
@@ -174,14 +189,18 @@ fn gauge(level: &LevelView, width: usize) -> Vec<Span<'static>> {
     cells.into_iter().map(|(cell, style)| Span::styled(cell.to_string(), style)).collect()
 }
 
-fn rates(frame: &mut Frame<'_>, room: Rect, view: &View, history: &History) {
+/// Rates, each by its number in [`RATES`], its name and its value, and how they were.
+pub(super) fn rates(
+    frame: &mut Frame<'_>,
+    room: Rect,
+    rates: &[(usize, &'static str, Option<f64>)],
+    history: &History,
+) {
     let mut room = part(frame, room, "each second");
-    for (number, (name, value)) in RATES.iter().zip(values(&view.rates)).enumerate() {
-        let is_bytes = matches!(*name, "stored" | "in" | "out");
-        let shown = match value {
-            None => "-".to_owned(),
-            Some(value) if is_bytes => format!("{:.1} MB", value / 1e6),
-            Some(value) => units::count(value),
+    for &(number, name, value) in rates {
+        let shown = match name {
+            "stored" | "in" | "out" => megabytes(value),
+            _ => number_of(value),
         };
         let mut line = take(&mut room, 1);
         text(frame, line, format!(" {name:<9}{shown:>12}"));
@@ -196,6 +215,16 @@ fn rates(frame: &mut Frame<'_>, room: Rect, view: &View, history: &History) {
             frame.render_widget(Sparkline::default().data(data).max(most).style(Style::new().fg(Color::Cyan)), line);
         }
     }
+}
+
+/// A rate of things, where it is known.
+pub(super) fn number_of(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), units::count)
+}
+
+/// A rate of bytes, where it is known.
+pub(super) fn megabytes(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1} MB", bytes / 1e6))
 }
 
 fn events(frame: &mut Frame<'_>, room: Rect, view: &View) {
@@ -215,7 +244,7 @@ fn events(frame: &mut Frame<'_>, room: Rect, view: &View) {
 /// What a ring keeps, evicts and refuses.
 fn ring(frame: &mut Frame<'_>, room: Rect, view: &RingView) {
     let room = part(frame, room, "ring");
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), units::count);
+    let rate = number_of;
     let bytes = |bytes: f64| units::bytes(bytes as u64);
     let alarm = |is_wrong: bool| if is_wrong { ALARM } else { Style::new() };
     let causes: Vec<String> =
@@ -292,11 +321,11 @@ fn calls(frame: &mut Frame<'_>, room: Rect, view: &View) {
     text(frame, room, view.calls.iter().map(line).collect::<Vec<_>>());
 }
 
-fn help(frame: &mut Frame<'_>) {
+pub(super) fn help(frame: &mut Frame<'_>, keys: &Keys) {
     let all = frame.area();
-    let (width, height) = (46.min(all.width), (KEYS.len() as u16 + 7).min(all.height));
+    let (width, height) = (46.min(all.width), (keys.len() as u16 + 7).min(all.height));
     let room = Rect { x: (all.width - width) / 2, y: (all.height - height) / 2, width, height };
-    let mut lines: Vec<Line<'_>> = KEYS.iter().map(|(key, what)| Line::raw(format!(" {key:<4} {what}"))).collect();
+    let mut lines: Vec<Line<'_>> = keys.iter().map(|(key, what)| Line::raw(format!(" {key:<4} {what}"))).collect();
     lines.push(Line::raw(""));
     lines.push(Line::raw(
         " Marks in a bar: ┃ inhibit starts, ╎ it stops, ┆ demotion. Verdicts are events accepted or rejected.",
@@ -307,7 +336,7 @@ fn help(frame: &mut Frame<'_>) {
 }
 
 /// Text that came over the network, without what a terminal might obey.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
@@ -341,7 +370,7 @@ mod tests {
             help: false,
         };
         change(&mut screen);
-        once::plain(&screen, width, height).unwrap()
+        once::plain(|frame| draw(frame, &screen), width, height).unwrap()
     }
 
     #[test]

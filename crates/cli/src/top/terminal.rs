@@ -2,14 +2,11 @@
 //!
 //! *On failure*: the terminal is given back as it was, also by a panic.
 
-use super::feed::{Feed, Reading, Source};
-use super::history::History;
-use super::number;
-use super::screen::{Screen, draw};
-use super::view::View;
+use super::feed::Feed;
 use crate::output::Answer;
 use crate::signal;
 use forebay_core::{Error, Result};
+use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,38 +14,38 @@ use std::time::{Duration, Instant};
 /// Longest time in which a key or a signal is not seen.
 const TURN: Duration = Duration::from_millis(50);
 
-/// What is known, and how it is looked at.
-struct TerminalState {
-    source: Source,
-    reading: Option<Reading>,
-    view: Option<View>,
-    history: History,
-    /// Since when, and why, the server does not answer.
-    away: Option<(Instant, String)>,
-    keyspace: usize,
-    wanted: Option<String>,
-    paused: bool,
-    help: bool,
+/// Seconds for which nothing has been read, and why.
+pub(super) type Away<'a> = (u64, &'a str);
+
+/// What is watched in a terminal.
+pub(super) trait Watched {
+    /// What one look finds.
+    type Reading: Send + 'static;
+    /// Shows a reading from now on.
+    ///
+    /// # Errors
+    /// `Invalid` where what was asked for is not in it: this ends the program.
+    fn take(&mut self, reading: Self::Reading) -> Result<()>;
+    /// Shows the next keyspace.
+    fn next_keyspace(&mut self);
+    /// Draws all of it.
+    fn draw(&self, frame: &mut Frame<'_>, controls: &Controls, away: Option<Away<'_>>);
 }
 
-/// Shows a server until somebody quits.
+/// What the keys have set.
+#[derive(Default)]
+pub(super) struct Controls {
+    pub(super) paused: bool,
+    pub(super) help: bool,
+}
+
+/// Shows something until somebody quits.
 ///
 /// # Errors
-/// `Unavailable` where the terminal cannot be had, or goes away; `Invalid` for a keyspace that the server does not have.
-pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -> Result<Answer> {
+/// `Unavailable` where the terminal cannot be had, or goes away; those of [`Watched::take`].
+pub(super) fn run<W: Watched>(feed: &Feed<W::Reading>, watched: W) -> Result<Answer> {
     let stop = signal::stop_flag()?;
-    let feed = Feed::start(source.clone(), interval)?;
-    let mut state = TerminalState {
-        source: source.clone(),
-        reading: None,
-        view: None,
-        history: History::default(),
-        away: None,
-        keyspace: 0,
-        wanted: keyspace.map(str::to_owned),
-        paused: false,
-        help: false,
-    };
+    let mut state = TerminalState { watched, controls: Controls::default(), away: None };
     let lost = |error: std::io::Error| Error::unavailable("the terminal cannot be used").with_source(error);
     let mut terminal = ratatui::try_init().map_err(lost)?;
     let answer = (|| {
@@ -68,7 +65,7 @@ pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -
                 changed = true;
             }
             if changed {
-                terminal.draw(|frame| draw(frame, &state.screen())).map_err(lost)?;
+                terminal.draw(|frame| state.draw(frame)).map_err(lost)?;
                 drawn = Some(Instant::now());
             }
         }
@@ -79,62 +76,48 @@ pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -
     answer
 }
 
-impl TerminalState {
+struct TerminalState<W> {
+    watched: W,
+    controls: Controls,
+    /// Since when, and why, nothing can be read.
+    away: Option<(Instant, String)>,
+}
+
+impl<W: Watched> TerminalState<W> {
     /// Takes a reading, or the news that there is none.
-    fn read(&mut self, reading: Result<Reading>) -> Result<()> {
-        let reading = match reading {
-            Ok(reading) => reading,
+    fn read(&mut self, reading: Result<W::Reading>) -> Result<()> {
+        match reading {
+            Ok(reading) => {
+                self.away = None;
+                if self.controls.paused { Ok(()) } else { self.watched.take(reading) }
+            }
             Err(error) => {
-                // Since the first failure, not the last: the screen shows how long the server is away.
+                // Since the first failure, not the last: the screen shows how long nobody answers.
                 let since = self.away.as_ref().map_or_else(Instant::now, |away| away.0);
                 self.away = Some((since, error.to_string()));
-                return Ok(());
+                Ok(())
             }
-        };
-        self.away = None;
-        if self.paused {
-            return Ok(());
         }
-        if let Some(wanted) = self.wanted.take() {
-            self.keyspace = number(&reading, Some(&wanted))?;
-        }
-        let view = View::new(self.source.url(), self.keyspace, &reading, self.reading.as_ref());
-        self.history.add(&view.rates);
-        self.view = Some(view);
-        self.reading = Some(reading);
-        Ok(())
     }
 
     /// Does what a key says; `false` where it says quit.
     fn key(&mut self, key: KeyEvent) -> bool {
+        let controls = &mut self.controls;
         match key.code {
             _ if key.kind == KeyEventKind::Release => {}
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
-            KeyCode::Esc if self.help => self.help = false,
+            KeyCode::Esc if controls.help => controls.help = false,
             KeyCode::Char('q') | KeyCode::Esc => return false,
-            KeyCode::Char('p') => self.paused = !self.paused,
-            KeyCode::Char('?') => self.help = !self.help,
-            KeyCode::Tab => {
-                self.keyspace += 1;
-                // Rates of one keyspace are no history of another.
-                self.history = History::default();
-                let shown = self.reading.as_ref();
-                self.view = shown.map(|reading| View::new(self.source.url(), self.keyspace, reading, None));
-            }
+            KeyCode::Char('p') => controls.paused = !controls.paused,
+            KeyCode::Char('?') => controls.help = !controls.help,
+            KeyCode::Tab => self.watched.next_keyspace(),
             _ => {}
         }
         true
     }
 
-    fn screen(&self) -> Screen<'_> {
-        let away = self.away.as_ref();
-        Screen {
-            url: self.source.url(),
-            view: self.view.as_ref(),
-            history: &self.history,
-            away: away.map(|(since, error)| (since.elapsed().as_secs(), error.as_str())),
-            paused: self.paused,
-            help: self.help,
-        }
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let away = self.away.as_ref().map(|(since, error)| (since.elapsed().as_secs(), error.as_str()));
+        self.watched.draw(frame, &self.controls, away);
     }
 }

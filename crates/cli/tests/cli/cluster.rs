@@ -1,8 +1,10 @@
 //! A cluster of three server processes on this machine, as people start it: one is killed, taken out of new runs, and comes back.
 
 use super::serve::Serving;
+use super::top::Terminal;
 use super::{Temp, assert_code, stderr, stdout};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -13,10 +15,17 @@ struct Nodes {
 
 impl Nodes {
     fn new() -> Nodes {
+        Nodes::with(&["--sources-per-event", "1"])
+    }
+
+    /// Stores that are created with these options.
+    fn with(options: &[&str]) -> Nodes {
         let temp = Temp::new();
         let mut new = vec!["cluster".to_owned(), "new".to_owned(), "map.json".to_owned()];
         for id in 1..=3 {
-            assert_code(&temp.run(&["create", &format!("n{id}"), "--sources-per-event", "1", "--hot-bytes", "16M"]), 0);
+            // The last one is full before the others.
+            let bytes = if id == 3 { "8M" } else { "16M" };
+            assert_code(&temp.run(&[&["create", &format!("n{id}"), "--hot-bytes", bytes], options].concat()), 0);
             // One by its directory, the others by what its own machine prints.
             let number = stdout(&temp.run(&["cluster", "id", &format!("n{id}")]));
             let store = if id == 1 { "n1" } else { number.trim() };
@@ -47,6 +56,20 @@ impl Nodes {
         let places = self.places();
         let arguments: Vec<&str> = arguments.iter().map(|one| if *one == "CLUSTER" { &places } else { *one }).collect();
         self.temp.run(&arguments)
+    }
+
+    /// Waits until all nodes answer and know each other.
+    fn meet(&self) {
+        let end = Instant::now() + Duration::from_secs(40);
+        while self.run(&["cluster", "status", "CLUSTER"]).status.code() != Some(0) {
+            assert!(Instant::now() < end, "{}", stdout(&self.run(&["cluster", "status", "CLUSTER"])));
+        }
+    }
+
+    /// The port at which a node speaks Redis's protocol.
+    fn redis(&self, id: usize) -> String {
+        let address = self.servers[id - 1].as_ref().unwrap().address("resp");
+        address.rsplit(':').next().unwrap().to_owned()
     }
 
     fn json(&self, arguments: &[&str], code: i32) -> Value {
@@ -103,10 +126,7 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     }
     nodes.start(2);
     assert_eq!(stored(&nodes), 20, "it came back with what it had");
-    let end = Instant::now() + Duration::from_secs(40);
-    while nodes.run(&["cluster", "status", "CLUSTER"]).status.code() != Some(0) {
-        assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
-    }
+    nodes.meet();
     let taken = nodes.run(&["take", "CLUSTER", "-n", "40", "--reject"]);
     assert_code(&taken, 0);
     for run in ["1", "100"] {
@@ -145,6 +165,140 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     let refused = nodes.temp.run(&["run", "n3", "open", "200"]);
     assert_code(&refused, 2);
     assert!(stderr(&refused).contains("node of a cluster"), "{}", stderr(&refused));
+}
+
+#[test]
+fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_killed() {
+    let mut nodes = Nodes::new();
+    let top = |nodes: &Nodes| nodes.json(&["top", "CLUSTER", "--interval", "300ms"], 0);
+    let view = top(&nodes);
+    let totals = &view["totals"];
+    assert_eq!((&totals["nodes"], &totals["answering"]), (&Value::from(3), &Value::from(3)), "{view}");
+    assert_eq!((&view["inhibit"], &view["keyspace"], &view["epoch"]), (&Value::Null, &"events".into(), &2.into()));
+    // Events come while it looks: their rates are those of the nodes together, and of each.
+    let mut event = 0;
+    let mut put = |nodes: &Nodes, bytes: &str| {
+        event += 64;
+        nodes.run(&["put", "CLUSTER", &format!("1/{event}/0"), bytes])
+    };
+    let at_work = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| nodes.json(&["top", "CLUSTER", "--interval", "2s"], 0));
+        while !looking.is_finished() {
+            assert_code(&put(&nodes, "bytes of a detector"), 0);
+        }
+        looking.join().unwrap()
+    });
+    assert!(at_work["totals"]["rates"]["puts"].as_f64().unwrap() > 0.0, "{at_work}");
+    let each = |view: &Value, what: &str| -> f64 {
+        view["nodes"].as_array().unwrap().iter().filter_map(|node| node["events"][what].as_f64()).sum()
+    };
+    let view = top(&nodes);
+    assert!(
+        each(&view, "ready") > 0.0 && view["totals"]["events"]["ready"].as_f64() == Some(each(&view, "ready")),
+        "{view}"
+    );
+
+    // One of them fills up: it holds the trigger of all, and is named.
+    let bytes = "x".repeat(100_000);
+    let end = Instant::now() + Duration::from_secs(60);
+    let by = loop {
+        assert!(Instant::now() < end, "{}", top(&nodes));
+        (0..12).for_each(|_| drop(put(&nodes, &bytes)));
+        let view = top(&nodes);
+        if view["inhibit"]["name"].is_string() {
+            break view;
+        }
+    };
+    let full = by["nodes"].as_array().unwrap().iter().find(|node| node["name"] == by["inhibit"]["name"]).unwrap();
+    assert_eq!((&full["name"], &by["totals"]["inhibiting"]), (&"n3".into(), &1.into()), "the smallest one alone: {by}");
+    assert_eq!(
+        (&full["inhibit"]["class"], full["inhibit"]["class"].is_string()),
+        (&by["inhibit"]["class"], true),
+        "{by}"
+    );
+    let text = stdout(&nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]));
+    assert!(text.contains("INHIBIT by node n3: ") && text.contains("owner: selection; ends when"), "{text}");
+
+    let program = env!("CARGO_BIN_EXE_forebay");
+    let terminal = Terminal::start(&format!("{program} top {} --interval 200ms", nodes.places()), 100, 30);
+    for words in ["3 nodes, epoch 2", "INHIBIT by node n3: ", "verdicts/s", "q quit"] {
+        terminal.until(words, |screen| screen.contains(words));
+    }
+    nodes.servers[1] = None;
+    terminal.until("a node that is killed", |screen| screen.contains("n2             DOES NOT ANSWER: Unavailable"));
+    terminal.until("the others", |screen| screen.contains("1 NOT ANSWERING") && screen.contains("INHIBIT by node n3"));
+    terminal.key("q");
+    terminal.until("the end", |screen| screen.contains("ended 0"));
+    let view = top(&nodes);
+    assert_eq!((&view["totals"]["answering"], &view["nodes"][1]["name"]), (&2.into(), &"n2".into()), "{view}");
+    assert!(view["nodes"][1]["error"].as_str().unwrap().starts_with("Unavailable: node 2 (`n2`)"), "{view}");
+    assert_eq!(view["nodes"][1].get("fill"), None, "figures that nobody said: {view}");
+    let text = stdout(&nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]));
+    for words in
+        ["forebay top events  3 nodes, epoch 2  1 NOT ANSWERING", "n2             DOES NOT ANSWER: Unavailable"]
+    {
+        assert!(text.contains(words), "no `{words}` in\n{text}");
+    }
+    // One address is one server, in the same form.
+    let one = format!("unix:{}", nodes.temp.root.join("n1.sock").display());
+    let alone = nodes.json(&["top", &one, "--interval", "200ms"], 0);
+    assert_eq!((&alone["totals"]["nodes"], &alone["cluster"]), (&1.into(), &Value::Null), "{alone}");
+    nodes.servers = Vec::new();
+    let nobody = nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]);
+    assert_code(&nobody, 5);
+    assert!(stderr(&nobody).contains("no node of the cluster answers"), "{}", stderr(&nobody));
+}
+
+#[test]
+fn redis_cli_at_any_node_has_all_events_and_names_the_node_that_is_killed() {
+    let mut nodes = Nodes::new();
+    let ask = |nodes: &Nodes, id: usize, words: &str| {
+        let mut command = std::process::Command::new("redis-cli");
+        let output = command.args(["-p", &nodes.redis(id)]).args(words.split(' ')).output();
+        stdout(&output.expect("redis-cli, of the Debian package redis-tools: `cargo xtask test` installs it"))
+            .trim()
+            .to_owned()
+    };
+    nodes.meet();
+    let names: Vec<String> = (0..12).map(|event| format!("1/{}/0", event * 64)).collect();
+    for name in &names {
+        assert_eq!(ask(&nodes, 1, &format!("SET {name} bytes")), "OK");
+        assert_eq!(ask(&nodes, 3, &format!("GET {name}")), "bytes");
+    }
+    let ledger = nodes.json(&["ledger", "CLUSTER", "1"], 0);
+    assert_eq!(ledger["outcomes"]["stored"]["fragments"], 12);
+    let leased = ask(&nodes, 2, "FB.GETANY COUNT 100 SOURCES NONE");
+    assert_eq!(leased.matches("primary").count(), 12, "of all nodes: {leased}");
+    nodes.servers[1] = None;
+    let begun = Instant::now();
+    let found: Vec<String> = names.iter().map(|name| ask(&nodes, 1, &format!("GET {name}"))).collect();
+    let (there, away): (Vec<_>, Vec<_>) = found.iter().partition(|answer| *answer == "bytes");
+    assert!(!there.is_empty() && !away.is_empty(), "{found:?}");
+    assert!(away.iter().all(|answer| answer.starts_with("UNAVAILABLE node 2 (`n2`)")), "{away:?}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "the first one waits: {:?}", begun.elapsed());
+}
+
+/// The script of docs/resp.md, which knows nothing of clusters, at each node in turn.
+#[test]
+fn the_documented_script_operates_a_cluster_at_any_node() {
+    let nodes = Nodes::with(&["--sources-per-event", "2", "--attribute", "lumi:u32", "--complete-within", "1h"]);
+    nodes.meet();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/resp.py");
+    let redis_py = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("python");
+    for id in 1..=3 {
+        let mut command = std::process::Command::new("python3");
+        command.env("PYTHONPATH", &redis_py).arg(&script).args([nodes.redis(id), id.to_string()]);
+        let output = command.output().unwrap();
+        let problems = stderr(&output);
+        assert!(
+            !problems.contains("No module named 'redis'"),
+            "redis-py is missing; `cargo xtask test --only prepare` installs it (pip: redis==8.1.0)"
+        );
+        assert!(output.status.success() && stdout(&output).ends_with("released 2 events\n"), "node {id}: {problems}");
+        let ledger = nodes.json(&["ledger", "CLUSTER", &id.to_string()], 0);
+        assert_eq!(ledger["imbalance"], Value::Null, "{ledger}");
+        assert_code(&nodes.run(&["run", "CLUSTER", "close", &id.to_string()]), 0);
+    }
 }
 
 #[test]

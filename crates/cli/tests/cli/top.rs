@@ -7,6 +7,7 @@ use forebay_store::{Config, Store};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A store of two ready events, and marks that a few more events reach.
@@ -97,13 +98,15 @@ fn what_cannot_be_shown_is_said() {
 }
 
 /// A terminal of its own, in a tmux of its own.
-struct Terminal {
+pub(super) struct Terminal {
     socket: String,
 }
 
 impl Terminal {
-    fn start(command: &str, width: u16, height: u16) -> Terminal {
-        let terminal = Terminal { socket: format!("forebay-top-{}", std::process::id()) };
+    pub(super) fn start(command: &str, width: u16, height: u16) -> Terminal {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let terminal = Terminal { socket: format!("forebay-top-{}-{number}", std::process::id()) };
         let (width, height) = (width.to_string(), height.to_string());
         // No file of the user's; the shell stays, so that what the program leaves behind can be seen.
         let command = format!("{command}; echo ended $?; sleep 600");
@@ -118,12 +121,12 @@ impl Terminal {
         stdout(&done)
     }
 
-    fn key(&self, key: &str) {
+    pub(super) fn key(&self, key: &str) {
         self.tmux(&["send-keys", "-t", "top", key]);
     }
 
     /// Waits until the screen is right.
-    fn until(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
+    pub(super) fn until(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
         let from = Instant::now();
         loop {
             let screen = self.tmux(&["capture-pane", "-p", "-t", "top"]);

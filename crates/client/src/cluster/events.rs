@@ -338,9 +338,17 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::release_range`].
     pub fn release_range(&self, bounds: &Bounds, stream: Option<&str>, after: Option<&Primary>) -> Result<Released> {
-        let parts = self.everywhere(|client| client.release_range(bounds, stream, after))?;
+        let parts = self.everywhere(|client| match client.release_range(bounds, stream, after) {
+            // No event of this node went into the stream. One that no node knows is none.
+            Err(error) if stream.is_some() && error.kind() == Kind::Invalid => Ok(Err(error)),
+            answer => answer.map(Ok),
+        })?;
+        let (known, unknown): (Vec<_>, Vec<_>) = parts.into_iter().partition(Result::is_ok);
+        if let Some(error) = unknown.into_iter().find_map(Result::err).filter(|_| known.is_empty()) {
+            return Err(error);
+        }
         let mut all = Released::default();
-        for part in parts {
+        for part in known.into_iter().flatten() {
             all.events += part.events;
             // On from the first node that has more: what others have released is not found again.
             all.after = match (all.after, part.after) {

@@ -11,6 +11,7 @@
 //!
 //! *Not here*: what a node does with orders about runs (`forebay-cluster`).
 
+mod by_map;
 mod events;
 mod joined;
 mod one_node;
@@ -232,13 +233,15 @@ impl ClusterClient {
         let maps = self.at_each(&placed, fetch).into_iter().filter_map(Result::ok);
         let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace().name).ok());
-        if let Some(newest) = newest {
-            *self.inner.placed.write() = newest;
-            // A node may have another address. Leases keep the clients that they came from.
-            self.inner.clients.lock().clear();
-            return true;
-        }
-        false
+        let is_later = newest.is_some();
+        newest.into_iter().for_each(|newest| self.go_on(newest));
+        is_later
+    }
+
+    fn go_on(&self, later: Arc<Placed>) {
+        *self.inner.placed.write() = later;
+        // A node may have another address. Leases keep the clients that they came from.
+        self.inner.clients.lock().clear();
     }
 
     /// Makes a call at every node at once; answers in the order of the nodes.

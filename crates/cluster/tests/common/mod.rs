@@ -6,17 +6,20 @@ use forebay_client::{Client, Options};
 use forebay_cluster::{Node, NodeOptions};
 use forebay_core::map::{Change, ClusterMap, Hex128, NodeState};
 use forebay_core::{Completeness, Keyspace};
-use forebay_server::{Endpoint, Served, Server, ServerConfig};
+use forebay_server::{AccessToken, Endpoint, Limits, Served, Server, ServerConfig};
 use forebay_store::{Config, Store};
 use forebay_testkit::TempDir;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) mod redis;
+
 pub(crate) const NODES: u16 = 3;
 
 pub(crate) fn keyspace() -> Keyspace {
     let mut keyspace = Keyspace::events("events", 2);
+    keyspace.announced = true;
     keyspace.run.completeness = Completeness::Count(2);
     keyspace.run.complete_within = Duration::from_secs(3600);
     keyspace
@@ -33,20 +36,38 @@ pub(crate) struct Cluster {
     pub(crate) dir: TempDir,
     pub(crate) map: Arc<ClusterMap>,
     pub(crate) members: Vec<Option<Member>>,
+    /// What each server has beside its listeners: who may do what, and its limits.
+    pub(crate) server: ServerConfig,
+    /// As whom the nodes speak to each other.
+    pub(crate) secret: Vec<u8>,
 }
 
 impl Cluster {
     pub(crate) fn new() -> Cluster {
-        Cluster::with(&[])
+        Cluster::with(&[], ServerConfig::default(), b"")
+    }
+
+    /// Only who has a token is let in.
+    pub(crate) fn guarded(tokens: Vec<AccessToken>, secret: &[u8]) -> Cluster {
+        Cluster::with(&[], ServerConfig { tokens, ..ServerConfig::default() }, secret)
+    }
+
+    /// Servers with other limits.
+    pub(crate) fn limited(limits: Limits) -> Cluster {
+        Cluster::with(&[], ServerConfig { limits, ..ServerConfig::default() }, b"")
     }
 
     /// Sources 0 and 1 of all events are on these nodes, wherever their homes are.
     pub(crate) fn with_holders([first, second]: [u16; 2]) -> Cluster {
         let sources = vec![("0".to_owned(), vec![first]), ("1".to_owned(), vec![second])];
-        Cluster::with(&[Change::Table { keyspace: "events".into(), from_run: 0, sources }])
+        Cluster::with(
+            &[Change::Table { keyspace: "events".into(), from_run: 0, sources }],
+            ServerConfig::default(),
+            b"",
+        )
     }
 
-    fn with(changes: &[Change]) -> Cluster {
+    fn with(changes: &[Change], server: ServerConfig, secret: &[u8]) -> Cluster {
         let dir = TempDir::new();
         let stores: Vec<Store> = (1..=NODES)
             .map(|id| Store::create(&dir.path().join(format!("n{id}")), &keyspace(), config()).unwrap())
@@ -63,7 +84,8 @@ impl Cluster {
         let map = ClusterMap::new(Hex128(0xF0), nodes.collect()).unwrap().next_map(&change).unwrap();
         let map = changes.iter().fold(map, |map, change| map.next_map(change).unwrap());
         drop(stores);
-        let mut cluster = Cluster { dir, map: Arc::new(map), members: (0..NODES).map(|_| None).collect() };
+        let (members, secret) = ((0..NODES).map(|_| None).collect(), secret.to_vec());
+        let mut cluster = Cluster { dir, map: Arc::new(map), members, server, secret };
         (1..=NODES).for_each(|id| cluster.start(id));
         cluster
     }
@@ -71,11 +93,14 @@ impl Cluster {
     /// A node begins its next life.
     pub(crate) fn start(&mut self, id: u16) {
         let store = Store::open(&self.dir.path().join(format!("n{id}")), config()).unwrap();
-        let node = Node::start(vec![store.clone()], &self.map, NodeOptions::default()).unwrap();
+        let client = Options { token: self.secret.clone(), ..Options::default() };
+        let options = NodeOptions { client };
+        let node = Node::start(vec![store.clone()], &self.map, options.clone()).unwrap();
         let socket = socket(&self.dir, id);
         let (native, resp) = (vec![Endpoint::Unix(socket)], vec![Endpoint::Unix(self.resp(id))]);
-        let config = ServerConfig { native, resp, threads: 1, ..ServerConfig::default() };
-        let server = Server::start_node(vec![Served::from(store.clone())], config, node.clone()).unwrap();
+        let config = ServerConfig { native, resp, threads: 1, ..self.server.clone() };
+        let served = vec![Served::from(store.clone())];
+        let server = forebay_cluster::serve(served, config, &node, &options).unwrap();
         self.members[usize::from(id) - 1] = Some(Member { store, node, server: Some(server) });
     }
 

@@ -183,14 +183,6 @@ impl<S: ServedStore> Client<S> {
         if !self.rights.allow(call.right()) {
             return Err(self.refused(shared, call, command));
         }
-        // Commands of this protocol are of one node.
-        let of_all = matches!(call, Call::Run | Call::Mask | Call::Prescale | Call::Hold | Call::ReleaseHold);
-        if of_all && shared.orders.get().is_some() {
-            return Err(Failure::err(format!(
-                "'{command}' changes what all nodes of a cluster share, and this protocol speaks to one: use the forebay command or a \
-                 client of Forebay's own protocol"
-            )));
-        }
         Ok(())
     }
 

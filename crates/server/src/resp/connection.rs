@@ -111,6 +111,8 @@ impl<T: Transport> Connection<T> {
         if let Err(reason) = poll_fn(|context| Poll::Ready(self.write(&mut session, context))).await {
             return Some((session, Step::End(reason)));
         }
+        // Waited for without a thread: each connection waits at most once.
+        let _place = shared.place_to_wait().await;
         shared.on_threads.fetch_add(1, Ordering::Relaxed);
         let waited = tokio::task::spawn_blocking(move || {
             let step = session.run(true);

@@ -7,7 +7,7 @@ use super::replies::Replies;
 use super::turn::{Answer, Flow, Turn};
 use crate::session::{LOOK_AGAIN, LOOK_AGAIN_FILTERED, LeaseOf, judge, lease_any};
 use forebay_core::{
-    Attributes, Filter, GetAny, Key, Keyspace, LeaseHolder, Primary, ReadFragment, ServedStore, Sources, Token,
+    Attributes, Filter, GetAny, Key, Keyspace, Kind, LeaseHolder, Primary, ReadFragment, ServedStore, Sources, Token,
 };
 use forebay_wire::{WireJudgement, WireVerdict};
 use std::ops::Deref;
@@ -80,15 +80,16 @@ pub(super) fn get_any<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'
     let wait = std::mem::take(&mut request.wait);
     request.n = wanted;
     // The limit is what a client may take at once, as in the native protocol.
-    let leases = lease_any(&store, &request, u64::from(turn.shared.limits.window_bytes))?;
-    if leases.is_empty()
-        && let Some(left) = patience(turn, wait)
-    {
+    let found = lease_any(&store, &request, u64::from(turn.shared.limits.window_bytes));
+    // While a node of a cluster is away, others may still have events before the wait is over.
+    let is_empty = found.as_ref().map_or_else(|error| error.kind() == Kind::Unavailable, Vec::is_empty);
+    if is_empty && let Some(left) = patience(turn, wait) {
         let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
-        return Ok(Flow::Later(left.min(again)));
+        return Ok(Flow::Later(left.min(again.max(store.look_again_min()))));
     }
     // The command is answered: the next one has a patience of its own.
     *turn.patience = None;
+    let leases = found?;
     let fragments: usize = leases.iter().map(|lease| lease.fragments.len()).sum();
     (turn.things, turn.cost) = (leases.len() as u64, 1 + leases.len() + fragments);
     turn.replies.array(leases.len());
@@ -219,6 +220,9 @@ pub(super) fn decide<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_
 pub(super) fn extend<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
+    if turn.client.may_be_slow() && !turn.may_wait && store.verdict_may_wait(&primary) {
+        return Ok(Flow::Wait);
+    }
     store.executor().extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
     turn.replies.ok();
     Ok(Flow::Done)
