@@ -73,6 +73,7 @@ pub(crate) fn open(
 /// One life of a node.
 pub(crate) struct Life {
     pub(crate) store: Store,
+    pub(crate) node: Option<Arc<Node>>,
     is_dead: Arc<AtomicBool>,
     /// Connections that are served; those that are over, with how.
     connections: Rc<RefCell<JoinSet<&'static str>>>,
@@ -83,24 +84,27 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Begins a life, as a node of a cluster if there is one.
+    /// Begins a life, as a node of a cluster if there is a map.
     pub(crate) fn begin(
         ways: &Ways,
         place: Place,
         (medium, store): Opened,
+        map: Option<&Arc<ClusterMap>>,
         clock: &Arc<NodeClock>,
     ) -> Result<Rc<Life>> {
         let is_dead = Arc::<AtomicBool>::default();
         let door = ways.doors[place - 1].clone();
         let (sender, mut arriving) = unbounded_channel::<End>();
         let mut sessions = Sessions::new(Served::from(store.clone()), Limits::default());
-        if let Some(map) = &ways.map {
+        let mut node = None;
+        if let Some(map) = map {
             let (ways, dead) = (ways.clone(), is_dead.clone());
             let to_others = move |node: &forebay_core::map::Node, deadline| {
                 let from = Some((place, dead.clone()));
                 Ok(ways.client(from, usize::from(node.id), &format!("node {place}"), deadline))
             };
-            sessions = sessions.on(Node::within(store.clone(), map, to_others)?);
+            let within = node.insert(Node::within(store.clone(), map, to_others)?);
+            sessions = sessions.on(within.clone());
         }
         *door.listening.lock() = Some((sender, is_dead.clone()));
         let sessions = Rc::new(sessions);
@@ -125,7 +129,7 @@ impl Life {
             }
         });
         let image = Arc::default();
-        Ok(Rc::new(Life { store, is_dead, connections, medium, image, tasks: [accepting, ticking] }))
+        Ok(Rc::new(Life { store, node, is_dead, connections, medium, image, tasks: [accepting, ticking] }))
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -214,8 +218,6 @@ pub(crate) struct Ways {
     pub(crate) net: Arc<Net>,
     pub(crate) doors: Arc<[Arc<Door>]>,
     pub(crate) keyspace: Keyspace,
-    /// The map of the cluster, where there is one.
-    pub(crate) map: Option<Arc<ClusterMap>>,
     pub(crate) seed: u64,
 }
 

@@ -1,7 +1,8 @@
 //! What people do with the nodes: runs are opened, masked, stopped and closed; what is accepted is released.
 
 use crate::books::Known;
-use crate::route::Clients;
+use crate::net::Place;
+use crate::route::{self, Clients};
 use crate::verify::{verify, verify_quiet};
 use crate::work::{key, random, said};
 use crate::world::{CALL, SOURCES, World};
@@ -9,6 +10,7 @@ use forebay_core::{Bounds, Error, Kind, LiveState, Result};
 use forebay_wire::Control;
 use rand::RngExt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -26,6 +28,9 @@ pub(crate) async fn operate(world: Rc<World>) {
     for run in 1.. {
         world.books.borrow_mut().runs.entry(run).or_default().begun = Some(Instant::now());
         let length = Duration::from_secs(random.random_range(10..90));
+        if world.members.len() > 1 && random.random_bool(0.2) {
+            remap(&world, run, random.random_range(1..=world.members.len()));
+        }
         let opened = until_done(&world, &clients, Control::RunOpen { run, config: config.clone() }).await;
         world.check(opened.map_err(|error| format!("run {run} cannot be opened: {error}")));
         world.run.set(Some((run, Instant::now())));
@@ -68,6 +73,24 @@ pub(crate) async fn operate(world: Rc<World>) {
         world.count(2);
         world.books.borrow_mut().closed(run);
         verify(&world);
+    }
+}
+
+/// Writes a later map, and tells each node that is there; others find the file when they begin.
+fn remap(world: &World, run: u64, place: Place) {
+    let Some(map) = world.map.borrow().clone() else { return };
+    let next = match route::next_map(&map, run, place) {
+        Ok(next) => Arc::new(next),
+        Err(error) => return world.check(Err(format!("no map for run {run}: {error}"))),
+    };
+    world.note(format_args!("map of epoch {} from run {run}", next.epoch()));
+    *world.map.borrow_mut() = Some(next.clone());
+    for (place, life) in world.processes() {
+        let adopted = life.node.as_ref().map_or(Ok(()), |node| node.adopt(&next));
+        if !life.is_dead() {
+            world
+                .check(adopted.map_err(|error| format!("node {place} does not adopt epoch {}: {error}", next.epoch())));
+        }
     }
 }
 

@@ -36,23 +36,30 @@ pub(crate) fn map(holdings: impl Iterator<Item = (Hex128, u32)>, has_table: bool
     map.next_map(&Change::Table { keyspace: KEYSPACE.to_owned(), from_run: 0, sources: sources.collect() })
 }
 
+/// The next map: a node gets no slots of this run and later ones, or gets them again.
+pub(crate) fn next_map(map: &ClusterMap, run: u64, place: Place) -> Result<ClusterMap> {
+    let layout = map.keyspace(KEYSPACE).and_then(|keyspace| keyspace.layouts().last());
+    let leads = |node: &Node| layout.is_some_and(|layout| layout.groups().iter().any(|group| group.has(node.id)));
+    match map.nodes().iter().find(|node| !leads(node)) {
+        Some(out) => map.next_map(&Change::Add { node: out.clone(), from_run: run }),
+        None => map.next_map(&Change::TakeOut { node: place as u16, from_run: run }),
+    }
+}
+
 impl World {
-    /// The home of an event.
-    pub(crate) fn home(&self, primary: &Primary) -> Place {
-        let placement = self.ways.map.as_ref().and_then(|map| map.keyspace(KEYSPACE));
+    /// The home of an event, and the node that has the bytes of this source of it, by the map as it was written last.
+    pub(crate) fn places(&self, primary: &Primary, source: u64) -> [Place; 2] {
+        let map = self.map.borrow();
+        let Some(placement) = map.as_ref().and_then(|map| map.keyspace(KEYSPACE)) else { return [1, 1] };
         let run = self.keyspace.schema.run_of(primary.as_bytes());
-        placement.map_or(1, |placement| usize::from(placement.home(run, primary.as_bytes())))
+        let home = placement.home(run, primary.as_bytes());
+        let holders = placement.table_for(run).and_then(|table| table.holders(&[source]));
+        [holders.map_or(home, |nodes| nodes[0]), home].map(usize::from)
     }
 
-    /// The node that has the bytes of a fragment.
-    pub(crate) fn holder(&self, key: &Key, source: u64) -> Place {
-        let placement = self.ways.map.as_ref().and_then(|map| map.keyspace(KEYSPACE));
-        let run = self.keyspace.schema.run_of(key.as_bytes());
-        let table = placement.and_then(|placement| placement.table_for(run)).and_then(|table| table.holders(&[source]));
-        match table {
-            Some(nodes) => usize::from(nodes[0]),
-            None => self.home(&self.keyspace.schema.primary_of(key)),
-        }
+    /// The home of an event.
+    pub(crate) fn home(&self, primary: &Primary) -> Place {
+        self.places(primary, 0)[1]
     }
 }
 

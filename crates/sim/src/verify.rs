@@ -1,6 +1,7 @@
 //! A look at everything: each event at its home and its holders, each account, each run on all nodes.
 
 use crate::books::{Found, is_of};
+use crate::net::Place;
 use crate::node::Life;
 use crate::work::key;
 use crate::world::{CALM, SOURCES, World};
@@ -14,6 +15,7 @@ pub(crate) fn verify(world: &World) {
     let mut checked = Ok(());
     for (place, life) in &lives {
         checked = checked.and(life.check()).and_then(|()| verify_closed(world, life));
+        checked = checked.and_then(|()| verify_map(world, *place, life));
         checked = checked.map_err(|what| format!("node {place}: {what}"));
     }
     let runs: Vec<(u64, Vec<u64>)> =
@@ -30,6 +32,20 @@ pub(crate) fn verify(world: &World) {
     // A node that died meanwhile answered as it liked.
     if lives.iter().all(|(_, life)| !life.is_dead()) {
         world.check(checked);
+    }
+}
+
+/// A node goes by a map that there is, and never by an earlier one than before.
+fn verify_map(world: &World, place: Place, life: &Life) -> Result<(), String> {
+    let (written, adopted) = (world.map.borrow().clone(), life.store.adopted_map());
+    let before = world.members[place - 1].epoch.replace(life.store.epoch());
+    match (written, adopted) {
+        (None, None) => Ok(()),
+        (Some(written), Some((map, _))) if (before..=written.epoch()).contains(&map.epoch()) => Ok(()),
+        (written, adopted) => {
+            let [written, adopted] = [written, adopted.map(|(map, _)| map)].map(|map| map.map(|map| map.epoch()));
+            Err(format!("a map of epoch {adopted:?} after {before}; the last one that was written has {written:?}"))
+        }
     }
 }
 
@@ -59,7 +75,7 @@ fn verify_event(world: &World, run: u64, event: u64) -> Result<(), String> {
         }
         let name = format!("{run}/{event}/{source}");
         let away = Elsewhere::from_bytes(fragment).ok_or_else(|| format!("{name}: stands for no bytes"))?;
-        let holder = world.holder(&fragment.key(), source);
+        let [holder, _] = world.places(&primary, source);
         if let Some(life) = world.life(holder) {
             let held = life.store.get(&fragment.key());
             let held = held.map_err(|error| format!("{name}: node {holder}: {error}"))?;
@@ -74,7 +90,7 @@ fn verify_event(world: &World, run: u64, event: u64) -> Result<(), String> {
     world.books.borrow().check_event((run, event), found, world.calm())
 }
 
-fn verify_account(world: &World, lives: &[(usize, Rc<Life>)], run: u64) -> Result<(), String> {
+fn verify_account(world: &World, lives: &[(Place, Rc<Life>)], run: u64) -> Result<(), String> {
     let (mut stored, mut late) = (Tally::default(), Tally::default());
     for (place, life) in lives {
         // A node that was away for all of the run has none.
@@ -99,7 +115,7 @@ fn verify_same(world: &World) -> Result<(), String> {
     let Some((run, opened)) = world.run.get().filter(|(_, opened)| opened.elapsed() > CALM) else { return Ok(()) };
     let status = |life: &Life| {
         let status = life.store.runs().into_iter().find(|status| status.run == run);
-        status.map(|status| (status.state, status.masked))
+        status.map(|status| (status.state, status.masked, life.store.epoch()))
     };
     let states: Vec<_> = world.lives().iter().map(|(place, life)| (*place, status(life))).collect();
     match states.windows(2).find(|two| two[0].1 != two[1].1) {

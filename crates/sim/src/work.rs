@@ -97,7 +97,7 @@ async fn put(world: &World, clients: &Clients, name: (u64, u64, u64), other: boo
     world.books.borrow_mut().offered(name, &bytes);
     let (began, was_calm) = (Instant::now(), world.calm() > CALM);
     let key = key(world, name);
-    let places = [world.holder(&key, source), world.home(&world.keyspace.schema.primary_of(&key))];
+    let places = world.places(&world.keyspace.schema.primary_of(&key), source);
     let answer = clients.put(places, &key, &bytes, is_prompt).await;
     world.ended("put", began, Clients::put_hops(places) * CALL);
     let is_held_elsewhere = places[0] != places[1];

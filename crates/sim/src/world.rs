@@ -8,6 +8,7 @@ use crate::node::{self, Death, Door, Life, Ways};
 use crate::route::{self, Clients};
 use crate::trace::Trace;
 use crate::{operate, verify, work};
+use forebay_core::map::ClusterMap;
 use forebay_core::{Keyspace, Result, mutants};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -89,6 +90,8 @@ pub(crate) struct Member {
     life: RefCell<Option<Rc<Life>>>,
     /// A death of it is under way.
     is_dying: Cell<bool>,
+    /// Of the map that it went by when it was looked at last.
+    pub(crate) epoch: Cell<u32>,
 }
 
 pub(crate) struct World {
@@ -98,6 +101,8 @@ pub(crate) struct World {
     pub(crate) books: RefCell<Books>,
     trace: RefCell<Trace>,
     pub(crate) keyspace: Keyspace,
+    /// The map of the cluster as its operator has written it last; none for one server.
+    pub(crate) map: RefCell<Option<Arc<ClusterMap>>>,
     /// The run that takes events, and when it was opened.
     pub(crate) run: Cell<Option<(u64, Instant)>>,
     start: Instant,
@@ -141,6 +146,12 @@ impl World {
     pub(crate) fn life(&self, place: Place) -> Option<Rc<Life>> {
         let is_paused = self.ways.doors[place - 1].paused_until().is_some();
         self.members[place - 1].life.borrow().clone().filter(|life| !is_paused && !life.is_dead())
+    }
+
+    /// Nodes that are there, also those that are paused.
+    pub(crate) fn processes(&self) -> Vec<(Place, Rc<Life>)> {
+        let life = |member: &Member| Some((member.place, member.life.borrow().clone().filter(|life| !life.is_dead())?));
+        self.members.iter().filter_map(life).collect()
     }
 
     /// Nodes that are up.
@@ -192,6 +203,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
             clock: Arc::new(NodeClock::new(rate_ppm(place))),
             life: RefCell::default(),
             is_dying: Cell::default(),
+            epoch: Cell::default(),
         })
         .collect();
     let opened = members.iter().map(|member| node::open(&keyspace, &member.clock, seed ^ member.place as u64, None));
@@ -201,9 +213,9 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         all => Some(Arc::new(route::map(all.iter().map(|(_, store)| store.holding()), plan.has_table)?)),
     };
     let doors = members.iter().map(|_| Arc::<Door>::default()).collect();
-    let ways = Ways { net: Net::new(seed), doors, keyspace: keyspace.clone(), map, seed };
+    let ways = Ways { net: Net::new(seed), doors, keyspace: keyspace.clone(), seed };
     for (member, opened) in members.iter().zip(opened) {
-        *member.life.borrow_mut() = Some(Life::begin(&ways, member.place, opened, &member.clock)?);
+        *member.life.borrow_mut() = Some(Life::begin(&ways, member.place, opened, map.as_ref(), &member.clock)?);
     }
     Ok(Rc::new(World {
         ways,
@@ -211,6 +223,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         books: RefCell::default(),
         trace: RefCell::new(Trace::new(plan.is_shown)),
         keyspace,
+        map: RefCell::new(map),
         run: Cell::new(None),
         start: Instant::now(),
         faults: Cell::new(0),
@@ -329,9 +342,10 @@ async fn die(world: &Rc<World>, place: Place, death: Death, step: u64, down: Dur
     *member.life.borrow_mut() = None;
     world.note(format_args!("node {place} is dead: {death:?}"));
     sleep(down).await;
-    let map = world.ways.map.clone();
-    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, Some((left, map)))
-        .and_then(|opened| Life::begin(&world.ways, place, opened, &member.clock));
+    // Its operator sees to it that the file is there before the node is.
+    let map = world.map.borrow().clone();
+    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, Some((left, map.clone())))
+        .and_then(|opened| Life::begin(&world.ways, place, opened, map.as_ref(), &member.clock));
     member.is_dying.set(false);
     match begun {
         Ok(life) => *member.life.borrow_mut() = Some(life),
