@@ -3,6 +3,7 @@
 //! ```text
 //! answer of a home ─▶ "length and checksum; another node has it" ─▶ its holder, by the look-up table ─▶ bytes
 //!                                                  the holder has it not ─▶ the home once more: removed, or missed
+//! event whose sources are known ─▶ its home and the holders at once ─▶ what the home counts, with the bytes that came
 //! ```
 //!
 //! *Invariants*: no call hands out what stands for bytes in their place; what a holder answers is what its home counts, by length
@@ -12,15 +13,26 @@
 
 use crate::client::Client;
 use crate::fragment::Fragment;
-use forebay_core::{Error, Key, Level, Result};
+use forebay_core::{Error, Key, Level, Primary, Result, Sources};
+use std::collections::BTreeMap;
 
 /// A fragment as its holder has it, and the holder's number; `None` where it has not what it should.
 pub(crate) type AtHolder = (u16, Result<Option<Fragment>>);
 
+/// Fragments that came before their home has said what it counts.
+pub(crate) type Ahead = BTreeMap<Key, (u16, Fragment)>;
+
 /// The other nodes of the cluster that a client's server is a node of.
 pub(crate) trait OtherNodes: Send + Sync {
-    /// Fragments at the nodes that hold them, each asked once; in the order of the keys.
-    fn held(&self, asking: &Client, keys: &[Key]) -> Vec<AtHolder>;
+    /// Fragments at the nodes that hold them, each asked once; in the order of the keys. Does something between the questions and
+    /// the answers.
+    fn held(&self, asking: &Client, keys: &[Key], meanwhile: &mut dyn FnMut()) -> Vec<AtHolder>;
+
+    /// Fragments of an event that its home is likely to count and not to have: none where that is not known without asking.
+    fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key>;
+
+    /// So many of the likely fragments were there.
+    fn were_there(&self, found: usize, likely: usize);
 
     /// Connections are closed.
     fn close(&self);
@@ -28,6 +40,12 @@ pub(crate) trait OtherNodes: Send + Sync {
 
 fn is_elsewhere(fragment: &Fragment) -> bool {
     fragment.level() == Level::Elsewhere
+}
+
+/// Whether a holder has what the home counts.
+fn is_as_said(said: &Fragment, found: &Fragment) -> bool {
+    let away = said.elsewhere();
+    away.is_some_and(|away| (away.length as usize, away.checksum) == (found.len(), found.checksum()))
 }
 
 impl Client {
@@ -38,7 +56,7 @@ impl Client {
     pub(crate) fn fetch_elsewhere(&self, found: &mut [Option<Fragment>]) -> Result<()> {
         let mut places: Vec<_> = found.iter_mut().filter(|found| found.as_ref().is_some_and(is_elsewhere)).collect();
         let away: Vec<Fragment> = places.iter().filter_map(|place| (**place).clone()).collect();
-        for (place, bytes) in places.iter_mut().zip(self.held(&away)) {
+        for (place, bytes) in places.iter_mut().zip(self.held(&away, Ahead::new())) {
             **place = bytes?;
         }
         Ok(())
@@ -49,14 +67,33 @@ impl Client {
     /// # Errors
     /// As [`Client::fetch_elsewhere`].
     pub(crate) fn fetch_list(&self, list: &mut Vec<Fragment>) -> Result<()> {
-        self.fetch_lists([list]).pop().unwrap_or(Ok(()))
+        self.fetch_lists([list], Ahead::new()).pop().unwrap_or(Ok(()))
+    }
+
+    /// Asks the home of an event, and at the same time the nodes that are likely to have bytes of it, whose fragments are handed to
+    /// [`Client::fetch_lists`]: what the home says of them counts.
+    pub(crate) fn beside_holders<T>(&self, primary: &Primary, sources: &Sources, home: impl Fn() -> T) -> (T, Ahead) {
+        let keys = self.inner.others.likely(primary, sources);
+        if keys.is_empty() {
+            return (home(), Ahead::new());
+        }
+        let (mut said, keys_asked) = (None, keys.len());
+        let held = self.inner.others.held(self, &keys, &mut || said = Some(home()));
+        let found = keys.into_iter().zip(held).filter_map(|(key, (holder, found))| Some((key, (holder, found.ok()??))));
+        let found: Ahead = found.collect();
+        self.inner.others.were_there(found.len(), keys_asked);
+        (said.unwrap_or_else(home), found)
     }
 
     /// The same of several lists, each with its outcome. One that failed is not whole.
-    pub(crate) fn fetch_lists<'a>(&self, lists: impl IntoIterator<Item = &'a mut Vec<Fragment>>) -> Vec<Result<()>> {
+    pub(crate) fn fetch_lists<'a>(
+        &self,
+        lists: impl IntoIterator<Item = &'a mut Vec<Fragment>>,
+        ahead: Ahead,
+    ) -> Vec<Result<()>> {
         let lists: Vec<_> = lists.into_iter().collect();
         let away = lists.iter().flat_map(|list| list.iter()).filter(|one| is_elsewhere(one));
-        let mut held = self.held(&away.cloned().collect::<Vec<_>>()).into_iter();
+        let mut held = self.held(&away.cloned().collect::<Vec<_>>(), ahead).into_iter();
         let fetch = |list: &mut Vec<Fragment>| {
             let mut outcome = Ok(());
             list.retain_mut(|fragment| {
@@ -75,37 +112,45 @@ impl Client {
         lists.into_iter().map(fetch).collect()
     }
 
-    fn held(&self, away: &[Fragment]) -> Vec<Result<Option<Fragment>>> {
-        if away.is_empty() {
-            return Vec::new();
-        }
-        let keys: Vec<Key> = away.iter().map(Fragment::key).collect();
-        let found = self.inner.others.held(self, &keys);
+    fn held(&self, away: &[Fragment], mut ahead: Ahead) -> Vec<Result<Option<Fragment>>> {
+        // What came ahead and is not what the home counts is asked for again.
+        ahead.retain(|key, (_, found)| {
+            let said = away.iter().find(|said| said.key() == *key);
+            said.is_some_and(|said| is_as_said(said, found))
+        });
+        let keys: Vec<Key> = away.iter().map(Fragment::key).filter(|key| !ahead.contains_key(key)).collect();
+        let found = if keys.is_empty() { Vec::new() } else { self.inner.others.held(self, &keys, &mut || ()) };
         let lacking = |at: &usize| matches!(found[*at].1, Ok(None));
         let missing: Vec<Key> = (0..found.len()).filter(lacking).map(|at| keys[at]).collect();
         // What was removed meanwhile the home has not either.
         let mut still = self.get_many_here(&missing).map(Vec::into_iter);
-        let whole = |(said, (holder, found)): (&Fragment, AtHolder)| match (found?, &mut still) {
-            (Some(found), _) => self.as_said(said, holder, found).map(Some),
-            (None, Err(error)) => Err(error.again()),
-            (None, Ok(still)) => match still.next().flatten() {
-                None => Ok(None),
-                Some(_) => Err(Error::corrupt(format!(
-                    "{}: node {holder} does not have its bytes, which its home counts: look at `forebay losses` there",
-                    self.schema().text(said.key().as_bytes())
-                ))),
-            },
+        let mut found = found.into_iter();
+        let whole = |said: &Fragment| {
+            if let Some((_, found)) = ahead.remove(&said.key()) {
+                return Ok(Some(found));
+            }
+            let Some((holder, found)) = found.next() else { return Ok(None) };
+            match (found?, &mut still) {
+                (Some(found), _) => self.as_said(said, holder, found).map(Some),
+                (None, Err(error)) => Err(error.again()),
+                (None, Ok(still)) => match still.next().flatten() {
+                    None => Ok(None),
+                    Some(_) => Err(Error::corrupt(format!(
+                        "{}: node {holder} does not have its bytes, which its home counts: look at `forebay losses` there",
+                        self.schema().text(said.key().as_bytes())
+                    ))),
+                },
+            }
         };
-        away.iter().zip(found).map(whole).collect()
+        away.iter().map(whole).collect()
     }
 
     /// What a holder has, if it is what the home counts.
     fn as_said(&self, said: &Fragment, holder: u16, found: Fragment) -> Result<Fragment> {
-        let away =
-            said.elsewhere().filter(|away| (away.length as usize, away.checksum) == (found.len(), found.checksum()));
-        away.map(|_| found).ok_or_else(|| {
-            let name = self.schema().text(said.key().as_bytes());
-            Error::corrupt(format!("{name}: node {holder} has other bytes than those that its home counts"))
-        })
+        if is_as_said(said, &found) {
+            return Ok(found);
+        }
+        let name = self.schema().text(said.key().as_bytes());
+        Err(Error::corrupt(format!("{name}: node {holder} has other bytes than those that its home counts")))
     }
 }

@@ -177,14 +177,18 @@ impl Client {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
-        let answer = self.pool().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
-            let request = connection.send(Call::GetEvent, &meta, &[])?;
-            connection.answer(request, |meta| read_event(meta, keyspace))
-        })?;
+        let home = || {
+            self.pool().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
+                let request = connection.send(Call::GetEvent, &meta, &[])?;
+                connection.answer(request, |meta| read_event(meta, keyspace))
+            })
+        };
+        let (answer, ahead) = self.beside_holders(primary, sources, home);
+        let answer = answer?;
         let Some(event) = answer.said? else { return Ok(None) };
         let mut event = event_of(keyspace, event, &mut Cutter::new(answer.payload))?;
         let fragments = event.fragments.len();
-        self.fetch_list(&mut event.fragments)?;
+        self.fetch_lists([&mut event.fragments], ahead).pop().unwrap_or(Ok(()))?;
         // Something was removed since it was read, such as the event.
         if event.fragments.len() < fragments { self.get_event(primary, sources) } else { Ok(Some(event)) }
     }

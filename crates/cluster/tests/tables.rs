@@ -57,6 +57,42 @@ fn is_empty(cluster: &Cluster, keys: &[Key]) -> bool {
     keys.iter().all(|key| !matches!(cluster.store(holder(key)).get(key), Ok(Some(_))))
 }
 
+/// Holders are asked at the same time as the home of an event, which says what there is.
+#[test]
+fn what_holders_have_counts_only_where_its_home_says_so() {
+    let cluster = Cluster::with_holders([1, 2]);
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    let (placement, schema) = (cluster.map.keyspace("events").unwrap(), client.schema());
+    let events: Vec<Primary> = (0..EVENTS).map(|event| schema.primary(&[RUN, event * 64]).unwrap()).collect();
+    let sources = |of: &[u64]| {
+        let source = |of: &u64| schema.source_of(&key(RUN, 0, *of));
+        Sources::Only(of.iter().map(source).collect())
+    };
+    for primary in &events {
+        for (wanted, count) in [(Sources::All, 2), (sources(&[0, 1]), 2), (sources(&[1]), 1), (Sources::None, 0)] {
+            let event = client.get_event(primary, &wanted).unwrap().unwrap();
+            assert_eq!(event.fragments.len(), count);
+            assert!(event.fragments.iter().all(|found| found[..] == bytes(&found.key())[..]), "{event:?}");
+        }
+    }
+    // Its home knows nothing of it yet: no event, although a holder has a fragment.
+    let of_third = events.iter().find(|primary| placement.home(RUN, primary.as_bytes()) == 3).unwrap();
+    assert!(client.remove_event(of_third).unwrap());
+    for _ in 0..3 {
+        assert!(client.get_event(of_third, &Sources::All).unwrap().is_none());
+    }
+    // A holder that has not what the home counts is asked once more, and named.
+    let lost = events.iter().rfind(|primary| placement.home(RUN, primary.as_bytes()) == 3).unwrap();
+    let lost = schema.join(lost, schema.rest_of(&key(RUN, 0, 0)));
+    cluster.store(1).depart(3, &[forebay_store::Departed::Fragment(lost)]).unwrap();
+    for _ in 0..3 {
+        let error = client.get_event(&schema.primary_of(&lost), &Sources::All).unwrap_err();
+        assert!(error.kind() == Kind::Corrupt && error.message().contains("node 1 does not have its bytes"), "{error}");
+    }
+}
+
 #[test]
 fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
     let cluster = Cluster::with_holders([1, 2]);
@@ -121,6 +157,8 @@ fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
     // What is removed is gone at once, although its holder hears of it a moment later.
     assert!(client.remove(&keys[3]).unwrap());
     assert!(client.get(&keys[3]).unwrap().is_none());
+    let left = client.get_event(&client.schema().primary_of(&keys[3]), &Sources::All).unwrap().unwrap();
+    assert!(left.fragments.len() == 1 && left.fragments.iter().all(is_whole));
     decide_all(&client, EVENTS, &one, |lease| {
         assert!(lease.fragments.iter().all(is_whole));
         assert!(lease.get(&Sources::All).unwrap().iter().all(is_whole));

@@ -1,12 +1,9 @@
 //! For who has the map: a node, which goes by its own and asks nobody for one.
 
-use super::{ClusterClient, Inner, Placed};
+use super::{ClusterClient, Placed};
 use crate::options::Options;
 use forebay_core::map::ClusterMap;
 use forebay_core::{Key, Keyspace, Result};
-use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 impl ClusterClient {
     /// The nodes of a map. Connections are made when they are needed.
@@ -14,10 +11,9 @@ impl ClusterClient {
     /// # Errors
     /// `Invalid` for a keyspace that is not in the map.
     pub fn by_map(keyspace: &Keyspace, map: &ClusterMap, options: Options) -> Result<ClusterClient> {
-        let placed = RwLock::new(Placed::of(map.clone(), &keyspace.name)?);
+        let placed = Placed::of(map.clone(), &keyspace.name)?;
         let options = Options { keyspace: keyspace.name.clone(), ..options };
-        let (keyspace, clients, turn) = (keyspace.clone(), Mutex::default(), AtomicUsize::new(0));
-        Ok(ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn }) })
+        Ok(ClusterClient::over(keyspace.clone(), placed, options))
     }
 
     /// Goes by a later map from now on; an earlier one changes nothing.

@@ -8,15 +8,21 @@ use crate::put::Reservation;
 use crate::put::too_few;
 use forebay_core::{
     Attributes, Bounds, Elsewhere, Error, EventInfo, Key, Kind, Level, OpenEvent, Primary, PutOptions, PutOutcome,
-    Released, Report, Result, Sources, Token, Why, crc32c,
+    Released, Report, Result, Source, Sources, Token, Why, crc32c,
 };
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Bytes from which on the parts of a put go to their nodes beside each other.
 const BESIDE_BYTES: usize = 64 << 10;
 /// Fragments from which on their homes are told beside each other.
 const BESIDE_FRAGMENTS: usize = 128;
+
+/// Most fragments that are asked for before the home of their event has said that they are there.
+const LIKELY_MAX: usize = 256;
+/// Events that are read without asking ahead after one of which most was not there.
+const NOT_AHEAD: usize = 64;
 
 /// What is read from one holder.
 struct Part {
@@ -244,8 +250,45 @@ impl ClusterClient {
         Ok(found)
     }
 
-    /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others.
-    pub(super) fn held(&self, keys: &[Key]) -> Vec<AtHolder> {
+    /// Fragments of an event that its home is likely to count without having them: those of a look-up table that other nodes hold,
+    /// if they are few, and unless few of them were there the last time.
+    pub(super) fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key> {
+        let (placed, schema) = (self.placed(), self.schema());
+        let is_known = primary.as_bytes().len() == schema.primary_bytes();
+        let run = is_known.then(|| schema.run_of(primary.as_bytes()));
+        let table = run.filter(|_| !placed.keyspace.tables().is_empty()).and_then(|run| placed.keyspace.table_for(run));
+        let Some(table) = table else { return Vec::new() };
+        let one_less = |left: usize| left.checked_sub(1);
+        if self.inner.not_ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return Vec::new();
+        }
+        let home = placed.home(schema, primary.as_bytes());
+        let keys: Vec<Key> = match sources {
+            Sources::None => Vec::new(),
+            Sources::Only(sources) => {
+                let whole = |source: &&Source| source.as_bytes().len() == schema.key_bytes() - schema.primary_bytes();
+                let sources = sources.iter().take(LIKELY_MAX + 1).filter(whole);
+                let keys = sources.map(|source| schema.join(primary, source.as_bytes()));
+                keys.filter(|key| placed.holder(schema, key).is_some_and(|holder| holder != home)).collect()
+            }
+            Sources::All => {
+                let event = schema.values(primary.as_bytes());
+                let others = table.sources().take(LIKELY_MAX + 1).filter(|(_, holder)| *holder != home);
+                others.filter_map(|(source, _)| schema.key(&[&event[..], &source].concat()).ok()).collect()
+            }
+        };
+        if keys.len() > LIKELY_MAX { Vec::new() } else { keys }
+    }
+
+    /// So many of the likely fragments were there: where it were few, the next events are read without.
+    pub(super) fn were_there(&self, found: usize, likely: usize) {
+        let is_sparse = 2 * found < likely;
+        self.inner.not_ahead.store(if is_sparse { NOT_AHEAD } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others. Does
+    /// something between the questions and the answers.
+    pub(super) fn held(&self, keys: &[Key], meanwhile: &mut dyn FnMut()) -> Vec<AtHolder> {
         if keys.iter().any(|key| self.holder(key).is_none()) {
             self.learn();
         }
@@ -272,6 +315,7 @@ impl ClusterClient {
         // All are asked before one of them is read; where that cannot be, they are read beside each other.
         let asked: Vec<_> =
             parts.iter().map(|part| part.client.as_ref().and_then(|client| client.get_ahead(&part.keys))).collect();
+        meanwhile();
         let all_asked = asked.iter().all(Option::is_some);
         let read = |(part, ahead): (&Part, _)| -> Vec<Result<Option<Fragment>>> {
             let one = |key: &Key| {

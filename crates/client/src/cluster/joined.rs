@@ -3,7 +3,7 @@
 use super::{ClusterClient, Inner};
 use crate::client::Client;
 use crate::elsewhere::{AtHolder, OtherNodes};
-use forebay_core::{Key, Result};
+use forebay_core::{Key, Primary, Result, Sources};
 use std::sync::{OnceLock, Weak};
 
 /// The cluster that a client's server is a node of.
@@ -20,12 +20,14 @@ impl Joined {
         Joined { within: std::sync::Arc::downgrade(&cluster.inner), own: OnceLock::new() }
     }
 
+    /// The cluster, where nobody need be asked.
+    fn known(&self) -> Option<ClusterClient> {
+        self.within.upgrade().map(|inner| ClusterClient { inner }).or_else(|| self.own.get().cloned())
+    }
+
     fn cluster(&self, asking: &Client) -> Result<ClusterClient> {
-        if let Some(inner) = self.within.upgrade() {
-            return Ok(ClusterClient { inner });
-        }
-        if let Some(own) = self.own.get() {
-            return Ok(own.clone());
+        if let Some(known) = self.known() {
+            return Ok(known);
         }
         let cluster = asking.cluster()?;
         Ok(self.own.get_or_init(|| cluster).clone())
@@ -33,10 +35,20 @@ impl Joined {
 }
 
 impl OtherNodes for Joined {
-    fn held(&self, asking: &Client, keys: &[Key]) -> Vec<AtHolder> {
+    fn held(&self, asking: &Client, keys: &[Key], meanwhile: &mut dyn FnMut()) -> Vec<AtHolder> {
         match self.cluster(asking) {
-            Ok(cluster) => cluster.held(keys),
+            Ok(cluster) => cluster.held(keys, meanwhile),
             Err(error) => keys.iter().map(|_| (0, Err(error.again()))).collect(),
+        }
+    }
+
+    fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key> {
+        self.known().map_or_else(Vec::new, |cluster| cluster.likely(primary, sources))
+    }
+
+    fn were_there(&self, found: usize, likely: usize) {
+        if let Some(cluster) = self.known() {
+            cluster.were_there(found, likely);
         }
     }
 

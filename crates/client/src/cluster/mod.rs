@@ -54,6 +54,8 @@ struct Inner {
     clients: Mutex<BTreeMap<u16, Client>>,
     /// The node that is asked first for ready events.
     turn: AtomicUsize,
+    /// Events that are still to be read without asking holders before their home has answered.
+    not_ahead: AtomicUsize,
 }
 
 /// A map, and the part of it that counts here.
@@ -142,10 +144,15 @@ impl ClusterClient {
     /// `Invalid` for a server that is in none; `Unavailable`.
     pub(crate) fn of(client: &Client, options: Options) -> Result<ClusterClient> {
         let keyspace = client.keyspace().clone();
-        let placed = RwLock::new(Placed::of(fetch(client)?, &keyspace.name)?);
+        let placed = Placed::of(fetch(client)?, &keyspace.name)?;
         let options = Options { keyspace: keyspace.name.clone(), ..options };
-        let (clients, turn) = (Mutex::default(), AtomicUsize::new(0));
-        Ok(ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn }) })
+        Ok(ClusterClient::over(keyspace, placed, options))
+    }
+
+    fn over(keyspace: Keyspace, placed: Arc<Placed>, options: Options) -> ClusterClient {
+        let (clients, turn, not_ahead) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let placed = RwLock::new(placed);
+        ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn, not_ahead }) }
     }
 
     /// The keyspace.
@@ -167,9 +174,7 @@ impl ClusterClient {
     #[must_use]
     pub fn within(&self, deadline: Duration) -> ClusterClient {
         let options = Options { deadline, ..self.inner.options.clone() };
-        let placed = RwLock::new(self.placed());
-        let (keyspace, clients, turn) = (self.keyspace().clone(), Mutex::default(), AtomicUsize::new(0));
-        ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn }) }
+        ClusterClient::over(self.keyspace().clone(), self.placed(), options)
     }
 
     /// The map that the client goes by.

@@ -90,6 +90,14 @@ impl Table {
         (row.lead == lead && last <= row.last).then_some(&row.nodes)
     }
 
+    /// All sources by their values, with the first holder of each, in ascending order.
+    pub fn sources(&self) -> impl Iterator<Item = (Vec<u64>, u16)> + '_ {
+        self.rows.iter().flat_map(|row| {
+            let source = |last| row.lead.iter().copied().chain([last]).collect();
+            (row.first..=row.last).map(move |last| (source(last), row.nodes[0]))
+        })
+    }
+
     /// Hash of the sources and their holders: what a run states about its table.
     pub fn hash(&self) -> Hex128 {
         self.to_text().hash
