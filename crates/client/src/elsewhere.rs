@@ -31,6 +31,9 @@ pub(crate) trait OtherNodes: Send + Sync {
     /// Fragments of an event that its home is likely to count and not to have: none where that is not known without asking.
     fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key>;
 
+    /// The same of fragments by name.
+    fn likely_of(&self, keys: &[Key]) -> Vec<Key>;
+
     /// So many of the likely fragments were there.
     fn were_there(&self, found: usize, likely: usize);
 
@@ -53,10 +56,10 @@ impl Client {
     ///
     /// # Errors
     /// `Unavailable` where a holder does not answer, by name; `Corrupt` where it does not have what the home counts.
-    pub(crate) fn fetch_elsewhere(&self, found: &mut [Option<Fragment>]) -> Result<()> {
+    pub(crate) fn fetch_elsewhere(&self, found: &mut [Option<Fragment>], ahead: Ahead) -> Result<()> {
         let mut places: Vec<_> = found.iter_mut().filter(|found| found.as_ref().is_some_and(is_elsewhere)).collect();
         let away: Vec<Fragment> = places.iter().filter_map(|place| (**place).clone()).collect();
-        for (place, bytes) in places.iter_mut().zip(self.held(&away, Ahead::new())) {
+        for (place, bytes) in places.iter_mut().zip(self.held(&away, ahead)) {
             **place = bytes?;
         }
         Ok(())
@@ -70,10 +73,9 @@ impl Client {
         self.fetch_lists([list], Ahead::new()).pop().unwrap_or(Ok(()))
     }
 
-    /// Asks the home of an event, and at the same time the nodes that are likely to have bytes of it, whose fragments are handed to
+    /// Asks the home of an event, and at the same time the nodes that are likely to have these fragments of it, which are handed to
     /// [`Client::fetch_lists`]: what the home says of them counts.
-    pub(crate) fn beside_holders<T>(&self, primary: &Primary, sources: &Sources, home: impl Fn() -> T) -> (T, Ahead) {
-        let keys = self.inner.others.likely(primary, sources);
+    pub(crate) fn beside_holders<T>(&self, keys: Vec<Key>, home: impl Fn() -> T) -> (T, Ahead) {
         if keys.is_empty() {
             return (home(), Ahead::new());
         }

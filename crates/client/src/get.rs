@@ -86,8 +86,10 @@ impl Client {
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
-        let mut found = self.get_many_here(keys)?;
-        self.fetch_elsewhere(&mut found)?;
+        let likely = self.inner.others.likely_of(keys);
+        let (found, ahead) = self.beside_holders(likely, || self.get_many_here(keys));
+        let mut found = found?;
+        self.fetch_elsewhere(&mut found, ahead)?;
         Ok(found)
     }
 
@@ -183,7 +185,7 @@ impl Client {
                 connection.answer(request, |meta| read_event(meta, keyspace))
             })
         };
-        let (answer, ahead) = self.beside_holders(primary, sources, home);
+        let (answer, ahead) = self.beside_holders(self.inner.others.likely(primary, sources), home);
         let answer = answer?;
         let Some(event) = answer.said? else { return Ok(None) };
         let mut event = event_of(keyspace, event, &mut Cutter::new(answer.payload))?;

@@ -21,7 +21,7 @@ const BESIDE_FRAGMENTS: usize = 128;
 
 /// Most fragments that are asked for before the home of their event has said that they are there.
 const LIKELY_MAX: usize = 256;
-/// Events that are read without asking ahead after one of which most was not there.
+/// Reads without asking ahead after one of which most was not there.
 const NOT_AHEAD: usize = 64;
 
 /// What is read from one holder.
@@ -250,34 +250,40 @@ impl ClusterClient {
         Ok(found)
     }
 
-    /// Fragments of an event that its home is likely to count without having them: those of a look-up table that other nodes hold,
-    /// if they are few, and unless few of them were there the last time.
+    /// Fragments of an event that its home is likely to count without having them: those of a look-up table that other nodes hold.
     pub(super) fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key> {
         let (placed, schema) = (self.placed(), self.schema());
-        let is_known = primary.as_bytes().len() == schema.primary_bytes();
-        let run = is_known.then(|| schema.run_of(primary.as_bytes()));
-        let table = run.filter(|_| !placed.keyspace.tables().is_empty()).and_then(|run| placed.keyspace.table_for(run));
-        let Some(table) = table else { return Vec::new() };
-        let one_less = |left: usize| left.checked_sub(1);
-        if self.inner.not_ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+        if placed.keyspace.tables().is_empty() || primary.as_bytes().len() != schema.primary_bytes() {
             return Vec::new();
         }
-        let home = placed.home(schema, primary.as_bytes());
-        let keys: Vec<Key> = match sources {
-            Sources::None => Vec::new(),
-            Sources::Only(sources) => {
+        let keys: Vec<Key> = match (sources, placed.keyspace.table_for(schema.run_of(primary.as_bytes()))) {
+            (Sources::None, _) | (_, None) => Vec::new(),
+            (Sources::Only(sources), _) => {
                 let whole = |source: &&Source| source.as_bytes().len() == schema.key_bytes() - schema.primary_bytes();
                 let sources = sources.iter().take(LIKELY_MAX + 1).filter(whole);
-                let keys = sources.map(|source| schema.join(primary, source.as_bytes()));
-                keys.filter(|key| placed.holder(schema, key).is_some_and(|holder| holder != home)).collect()
+                sources.map(|source| schema.join(primary, source.as_bytes())).collect()
             }
-            Sources::All => {
+            (Sources::All, Some(table)) => {
                 let event = schema.values(primary.as_bytes());
-                let others = table.sources().take(LIKELY_MAX + 1).filter(|(_, holder)| *holder != home);
-                others.filter_map(|(source, _)| schema.key(&[&event[..], &source].concat()).ok()).collect()
+                let sources = table.sources().take(LIKELY_MAX + 1);
+                sources.filter_map(|(source, _)| schema.key(&[&event[..], &source].concat()).ok()).collect()
             }
         };
-        if keys.len() > LIKELY_MAX { Vec::new() } else { keys }
+        self.likely_of(&keys)
+    }
+
+    /// The same of fragments by name: none of many, and none for a while after few were there.
+    pub(super) fn likely_of(&self, keys: &[Key]) -> Vec<Key> {
+        let placed = self.placed();
+        if keys.len() > LIKELY_MAX || placed.keyspace.tables().is_empty() {
+            return Vec::new();
+        }
+        let routes = placed.routes(self.schema(), keys);
+        let likely = keys.iter().zip(routes).filter(|(_, (holder, home))| holder != home);
+        let likely: Vec<Key> = likely.map(|(key, _)| *key).collect();
+        let one_less = |left: usize| left.checked_sub(1);
+        let is_held_back = || self.inner.not_ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
+        if likely.is_empty() || is_held_back() { Vec::new() } else { likely }
     }
 
     /// So many of the likely fragments were there: where it were few, the next events are read without.

@@ -46,6 +46,10 @@ impl OtherNodes for Joined {
         self.known().map_or_else(Vec::new, |cluster| cluster.likely(primary, sources))
     }
 
+    fn likely_of(&self, keys: &[Key]) -> Vec<Key> {
+        self.known().map_or_else(Vec::new, |cluster| cluster.likely_of(keys))
+    }
+
     fn were_there(&self, found: usize, likely: usize) {
         if let Some(cluster) = self.known() {
             cluster.were_there(found, likely);
