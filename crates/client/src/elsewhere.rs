@@ -3,7 +3,7 @@
 //! ```text
 //! answer of a home ─▶ "length and checksum; another node has it" ─▶ its holder, by the look-up table ─▶ bytes
 //!                                                  the holder has it not ─▶ the home once more: removed, or missed
-//! event whose sources are known ─▶ its home and the holders at once ─▶ what the home counts, with the bytes that came
+//! event whose sources are few ─▶ its home, and behind it the holders ─▶ what the home counts, with the bytes that came
 //! ```
 //!
 //! *Invariants*: no call hands out what stands for bytes in their place; what a holder answers is what its home counts, by length
@@ -13,29 +13,34 @@
 
 use crate::client::Client;
 use crate::fragment::Fragment;
+use crate::pool::Ahead;
 use forebay_core::{Error, Key, Level, Primary, Result, Sources};
 use std::collections::BTreeMap;
 
 /// A fragment as its holder has it, and the holder's number; `None` where it has not what it should.
 pub(crate) type AtHolder = (u16, Result<Option<Fragment>>);
 
-/// Fragments that came before their home has said what it counts.
-pub(crate) type Ahead = BTreeMap<Key, (u16, Fragment)>;
+/// Fragments that came while their home said what it counts.
+pub(crate) type Early = BTreeMap<Key, Fragment>;
+
+/// What holders were asked for before the home of an event has answered. Dropped, its connections end.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// A holder, the keys, and its answer to come.
+    pub(crate) parts: Vec<(Client, Vec<Key>, Ahead)>,
+}
 
 /// The other nodes of the cluster that a client's server is a node of.
 pub(crate) trait OtherNodes: Send + Sync {
-    /// Fragments at the nodes that hold them, each asked once; in the order of the keys. Does something between the questions and
-    /// the answers.
-    fn held(&self, asking: &Client, keys: &[Key], meanwhile: &mut dyn FnMut()) -> Vec<AtHolder>;
+    /// Fragments at the nodes that hold them, each asked once; in the order of the keys.
+    fn held(&self, asking: &Client, keys: &[Key]) -> Vec<AtHolder>;
 
-    /// Fragments of an event that its home is likely to count and not to have: none where that is not known without asking.
-    fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key>;
+    /// Asks holders for fragments of an event that its home is likely to count: over connections that are free, and nothing where
+    /// the nodes are not known.
+    fn ask(&self, primary: &Primary, sources: &Sources) -> Asked;
 
-    /// The same of fragments by name.
-    fn likely_of(&self, keys: &[Key]) -> Vec<Key>;
-
-    /// So many of the likely fragments were there.
-    fn were_there(&self, found: usize, likely: usize);
+    /// The home counts so many of the fragments that holders were asked for.
+    fn counted(&self, counted: usize, asked: usize);
 
     /// Connections are closed.
     fn close(&self);
@@ -56,10 +61,10 @@ impl Client {
     ///
     /// # Errors
     /// `Unavailable` where a holder does not answer, by name; `Corrupt` where it does not have what the home counts.
-    pub(crate) fn fetch_elsewhere(&self, found: &mut [Option<Fragment>], ahead: Ahead) -> Result<()> {
+    pub(crate) fn fetch_elsewhere(&self, found: &mut [Option<Fragment>]) -> Result<()> {
         let mut places: Vec<_> = found.iter_mut().filter(|found| found.as_ref().is_some_and(is_elsewhere)).collect();
         let away: Vec<Fragment> = places.iter().filter_map(|place| (**place).clone()).collect();
-        for (place, bytes) in places.iter_mut().zip(self.held(&away, ahead)) {
+        for (place, bytes) in places.iter_mut().zip(self.held(&away, Early::new())) {
             **place = bytes?;
         }
         Ok(())
@@ -70,28 +75,36 @@ impl Client {
     /// # Errors
     /// As [`Client::fetch_elsewhere`].
     pub(crate) fn fetch_list(&self, list: &mut Vec<Fragment>) -> Result<()> {
-        self.fetch_lists([list], Ahead::new()).pop().unwrap_or(Ok(()))
+        self.fetch_lists([list], Early::new()).pop().unwrap_or(Ok(()))
     }
 
-    /// Asks the home of an event, and at the same time the nodes that are likely to have these fragments of it, which are handed to
-    /// [`Client::fetch_lists`]: what the home says of them counts.
-    pub(crate) fn beside_holders<T>(&self, keys: Vec<Key>, home: impl Fn() -> T) -> (T, Ahead) {
-        if keys.is_empty() {
-            return (home(), Ahead::new());
+    /// What holders were asked for ahead, of these fragments as their home counts them. A holder of none of them is not waited for.
+    pub(crate) fn read_asked(&self, asked: Option<Asked>, counted: &[Fragment]) -> Early {
+        let parts = asked.map_or_else(Vec::new, |asked| asked.parts);
+        let wanted: BTreeMap<Key, &Fragment> =
+            counted.iter().filter(|one| is_elsewhere(one)).map(|one| (one.key(), one)).collect();
+        let count = |keys: &[Key]| keys.iter().filter(|key| wanted.contains_key(key)).count();
+        let sum = |each: &dyn Fn(&[Key]) -> usize| parts.iter().map(|(_, keys, _)| each(keys)).sum();
+        if !parts.is_empty() {
+            self.inner.others.counted(sum(&count), sum(&<[Key]>::len));
         }
-        let (mut said, keys_asked) = (None, keys.len());
-        let held = self.inner.others.held(self, &keys, &mut || said = Some(home()));
-        let found = keys.into_iter().zip(held).filter_map(|(key, (holder, found))| Some((key, (holder, found.ok()??))));
-        let found: Ahead = found.collect();
-        self.inner.others.were_there(found.len(), keys_asked);
-        (said.unwrap_or_else(home), found)
+        let mut held = Early::new();
+        for (holder, keys, ahead) in parts {
+            if count(&keys) > 0 {
+                let there = holder.there_of(&keys, ahead).into_iter();
+                // What came and is not what the home counts is asked for again.
+                let right = |found: &Fragment| wanted.get(&found.key()).is_some_and(|said| is_as_said(said, found));
+                held.extend(there.filter(right).map(|found| (found.key(), found)));
+            }
+        }
+        held
     }
 
     /// The same of several lists, each with its outcome. One that failed is not whole.
     pub(crate) fn fetch_lists<'a>(
         &self,
         lists: impl IntoIterator<Item = &'a mut Vec<Fragment>>,
-        ahead: Ahead,
+        ahead: Early,
     ) -> Vec<Result<()>> {
         let lists: Vec<_> = lists.into_iter().collect();
         let away = lists.iter().flat_map(|list| list.iter()).filter(|one| is_elsewhere(one));
@@ -114,21 +127,16 @@ impl Client {
         lists.into_iter().map(fetch).collect()
     }
 
-    fn held(&self, away: &[Fragment], mut ahead: Ahead) -> Vec<Result<Option<Fragment>>> {
-        // What came ahead and is not what the home counts is asked for again.
-        ahead.retain(|key, (_, found)| {
-            let said = away.iter().find(|said| said.key() == *key);
-            said.is_some_and(|said| is_as_said(said, found))
-        });
+    fn held(&self, away: &[Fragment], mut ahead: Early) -> Vec<Result<Option<Fragment>>> {
         let keys: Vec<Key> = away.iter().map(Fragment::key).filter(|key| !ahead.contains_key(key)).collect();
-        let found = if keys.is_empty() { Vec::new() } else { self.inner.others.held(self, &keys, &mut || ()) };
+        let found = if keys.is_empty() { Vec::new() } else { self.inner.others.held(self, &keys) };
         let lacking = |at: &usize| matches!(found[*at].1, Ok(None));
         let missing: Vec<Key> = (0..found.len()).filter(lacking).map(|at| keys[at]).collect();
         // What was removed meanwhile the home has not either.
         let mut still = self.get_many_here(&missing).map(Vec::into_iter);
         let mut found = found.into_iter();
         let whole = |said: &Fragment| {
-            if let Some((_, found)) = ahead.remove(&said.key()) {
+            if let Some(found) = ahead.remove(&said.key()) {
                 return Ok(Some(found));
             }
             let Some((holder, found)) = found.next() else { return Ok(None) };

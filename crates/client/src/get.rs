@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::connection::{Answer, Connection};
+use crate::elsewhere::Asked;
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
 use crate::pool::Ahead;
 use crate::put::NO_WAIT;
@@ -86,10 +87,8 @@ impl Client {
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
-        let likely = self.inner.others.likely_of(keys);
-        let (found, ahead) = self.beside_holders(likely, || self.get_many_here(keys));
-        let mut found = found?;
-        self.fetch_elsewhere(&mut found, ahead)?;
+        let mut found = self.get_many_here(keys)?;
+        self.fetch_elsewhere(&mut found)?;
         Ok(found)
     }
 
@@ -159,13 +158,24 @@ impl Client {
     }
 
     /// Asks for fragments that are read later, while other servers are asked as well; `None` where there are too many for one frame.
-    pub(crate) fn get_ahead(&self, keys: &[Key]) -> Option<Ahead<'_>> {
+    pub(crate) fn get_ahead(&self, keys: &[Key], is_optional: bool) -> Option<Ahead> {
         let fits = !keys.is_empty() && keys.len() <= self.frame_keys();
-        self.pool().send_ahead(Call::Get, &get_meta(keys).ok().filter(|_| fits)?)
+        self.send_ahead(Call::Get, &get_meta(keys).ok().filter(|_| fits)?, is_optional)
+    }
+
+    /// Those of what was asked for ahead that are there.
+    pub(crate) fn there_of(&self, keys: &[Key], ahead: Ahead) -> Vec<Fragment> {
+        let Some(answer) = ahead.answer(read_found).filter(|answer| answer.said.len() == keys.len()) else {
+            return Vec::new();
+        };
+        let mut cutter = Cutter::new(answer.payload);
+        let found = keys.iter().zip(answer.said).filter_map(|(key, about)| Some((key, about.ok()??)));
+        // The lengths are those of the answer, or it was refused.
+        found.map_while(|(key, about)| cutter.next(*key, about).ok()).collect()
     }
 
     /// What was asked for ahead, or is asked for now.
-    pub(crate) fn get_asked(&self, keys: &[Key], ahead: Option<Ahead<'_>>) -> Result<Vec<Option<Fragment>>> {
+    pub(crate) fn get_asked(&self, keys: &[Key], ahead: Option<Ahead>) -> Result<Vec<Option<Fragment>>> {
         match ahead.and_then(|ahead| ahead.answer(read_found)) {
             Some(answer) => self.found_of(keys, Some(answer)),
             None => self.get_many_here(keys),
@@ -179,17 +189,25 @@ impl Client {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
-        let home = || {
-            self.pool().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
-                let request = connection.send(Call::GetEvent, &meta, &[])?;
-                connection.answer(request, |meta| read_event(meta, keyspace))
-            })
+        let mut asked: Option<Asked> = None;
+        let answer = self.pool().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
+            let request = connection.send(Call::GetEvent, &meta, &[])?;
+            // Once, and behind the request to the home: nothing is waited for with connections of holders in hand but its answer.
+            asked.get_or_insert_with(|| self.inner.others.ask(primary, sources));
+            let answer = connection.answer(request, |meta| read_event(meta, keyspace));
+            if answer.is_err() {
+                asked = Some(Asked::default());
+            }
+            answer
+        })?;
+        let found = answer.said?;
+        let Some(event) = found else {
+            self.read_asked(asked, &[]);
+            return Ok(None);
         };
-        let (answer, ahead) = self.beside_holders(self.inner.others.likely(primary, sources), home);
-        let answer = answer?;
-        let Some(event) = answer.said? else { return Ok(None) };
         let mut event = event_of(keyspace, event, &mut Cutter::new(answer.payload))?;
         let fragments = event.fragments.len();
+        let ahead = self.read_asked(asked, &event.fragments);
         self.fetch_lists([&mut event.fragments], ahead).pop().unwrap_or(Ok(()))?;
         // Something was removed since it was read, such as the event.
         if event.fragments.len() < fragments { self.get_event(primary, sources) } else { Ok(Some(event)) }

@@ -11,6 +11,7 @@
 
 use crate::address::Address;
 use crate::buffer::Buffers;
+use crate::client::Client;
 use crate::connection::{Answer, Connection};
 use crate::options::Options;
 use crate::retry::{Failure, Retry, Step};
@@ -37,27 +38,41 @@ pub(crate) struct Pool {
 }
 
 /// A request that was sent. Dropped without its answer, its connection ends.
-pub(crate) struct Ahead<'a> {
-    pool: &'a Pool,
+pub(crate) struct Ahead {
+    client: Client,
     connection: Option<Connection>,
     request: u64,
 }
 
-impl Ahead<'_> {
+impl Ahead {
     /// Its answer; `None` where none came.
     pub(crate) fn answer<T>(mut self, read: impl FnOnce(&[u8]) -> Result<(T, u64)>) -> Option<Answer<T>> {
         let connection = self.connection.as_mut()?;
         let answer = connection.answer(self.request, read).and_then(|answer| connection.grant().map(|()| answer));
-        self.connection.take().into_iter().for_each(|connection| self.pool.give_back(connection));
+        self.connection.take().into_iter().for_each(|connection| self.client.pool().give_back(connection));
         answer.ok()
     }
 }
 
-impl Drop for Ahead<'_> {
+impl Drop for Ahead {
     fn drop(&mut self) {
         if self.connection.take().is_some() {
-            self.pool.forget();
+            self.client.pool().forget();
         }
+    }
+}
+
+impl Client {
+    /// Sends a request whose answer is read later; `None` where that cannot be done at once. A new connection is opened for it if
+    /// there may be one, unless it `is_optional`.
+    pub(crate) fn send_ahead(&self, call: Call, meta: &[u8], is_optional: bool) -> Option<Ahead> {
+        let pool = self.pool();
+        let connection = if is_optional { pool.take_free() } else { pool.checkout(Instant::now(), false).ok() }?;
+        let mut ahead = Ahead { client: self.clone(), connection: Some(connection), request: 0 };
+        let connection = ahead.connection.as_mut()?;
+        connection.begin(pool.deadline(Duration::ZERO));
+        ahead.request = connection.send(call, meta, &[]).ok()?;
+        Some(ahead)
     }
 }
 
@@ -158,16 +173,6 @@ impl Pool {
         })
     }
 
-    /// Sends a request whose answer is read later; `None` where that cannot be done at once.
-    pub(crate) fn send_ahead(&self, call: Call, meta: &[u8]) -> Option<Ahead<'_>> {
-        let connection = self.checkout(Instant::now(), false).ok()?;
-        let mut ahead = Ahead { pool: self, connection: Some(connection), request: 0 };
-        let connection = ahead.connection.as_mut()?;
-        connection.begin(self.deadline(Duration::ZERO));
-        ahead.request = connection.send(call, meta, &[]).ok()?;
-        Some(ahead)
-    }
-
     /// A connection of one's own, outside of the pool.
     pub(crate) fn own_connection(&self) -> Result<Connection> {
         self.drive(Repeat::Looks, Duration::ZERO, |_| self.open())
@@ -223,6 +228,16 @@ impl Pool {
                 ))));
             }
         }
+    }
+
+    /// A connection that is free and alive; none is opened or waited for.
+    fn take_free(&self) -> Option<Connection> {
+        let connection = self.connections.lock().free.pop()?;
+        if connection.last_used.elapsed() > IDLE && !connection.is_alive() {
+            self.forget();
+            return None;
+        }
+        Some(connection)
     }
 
     fn give_back(&self, connection: Connection) {

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::connection::Connection;
-use crate::elsewhere::Ahead;
+use crate::elsewhere::Early;
 use crate::fragment::{Cutter, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use crate::retry::Failure;
@@ -158,7 +158,7 @@ impl Client {
         found: &mut Vec<Lease>,
         blocked: &mut Vec<Blocked>,
     ) -> Option<Error> {
-        let outcomes = self.fetch_lists(leases.iter_mut().map(|lease| &mut lease.fragments), Ahead::new());
+        let outcomes = self.fetch_lists(leases.iter_mut().map(|lease| &mut lease.fragments), Early::new());
         let mut failed = None;
         for (lease, outcome) in leases.into_iter().zip(outcomes) {
             match outcome {

@@ -2,7 +2,7 @@
 
 use super::{ClusterClient, may_be_elsewhere};
 use crate::client::Client;
-use crate::elsewhere::AtHolder;
+use crate::elsewhere::{Asked, AtHolder};
 use crate::fragment::{Event, Fragment};
 use crate::put::Reservation;
 use crate::put::too_few;
@@ -19,9 +19,9 @@ const BESIDE_BYTES: usize = 64 << 10;
 /// Fragments from which on their homes are told beside each other.
 const BESIDE_FRAGMENTS: usize = 128;
 
-/// Most fragments that are asked for before the home of their event has said that they are there.
+/// Most sources of an event that are asked for before its home has said that they are there.
 const LIKELY_MAX: usize = 256;
-/// Reads without asking ahead after one of which most was not there.
+/// Events that are read without asking ahead after one of which most was not there.
 const NOT_AHEAD: usize = 64;
 
 /// What is read from one holder.
@@ -131,7 +131,11 @@ impl ClusterClient {
     /// # Errors
     /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        let (placed, began) = (self.placed(), Instant::now());
+        self.put_many_since(Instant::now(), puts)
+    }
+
+    fn put_many_since(&self, began: Instant, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        let placed = self.placed();
         let routes = placed.routes(self.schema(), puts.iter().map(|put| &put.0));
         let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
         let to_holder = |at: usize| -> (Key, &[u8], PutOptions<'_>) {
@@ -148,7 +152,7 @@ impl ClusterClient {
         self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| outcomes[at] = outcome);
         // What a holder has, its home is told: eight bytes of each.
         let told: Vec<(usize, [u8; Elsewhere::BYTES])> = (0..puts.len())
-            .filter(|&at| outcomes[at].is_ok())
+            .filter(|&at| matches!(outcomes[at], Ok(PutOutcome::Stored | PutOutcome::Duplicate)))
             // A holder takes no longer ones.
             .filter_map(|at| {
                 Some((at, Elsewhere { length: puts[at].1.len() as u32, checksum: checksums[at]? }.to_bytes()))
@@ -182,7 +186,7 @@ impl ClusterClient {
             let moved: Vec<usize> =
                 left.into_iter().filter(|&at| self.placed().route(self.schema(), &puts[at].0) != routes[at]).collect();
             let again: Vec<_> = moved.iter().map(|&at| puts[at]).collect();
-            moved.into_iter().zip(self.put_many(&again)?).for_each(|(at, outcome)| outcomes[at] = outcome);
+            moved.into_iter().zip(self.put_many_since(began, &again)?).for_each(|(at, outcome)| outcomes[at] = outcome);
         }
         for (at, _) in told {
             if let Err(error) = &outcomes[at] {
@@ -250,51 +254,63 @@ impl ClusterClient {
         Ok(found)
     }
 
-    /// Fragments of an event that its home is likely to count without having them: those of a look-up table that other nodes hold.
-    pub(super) fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key> {
+    /// Asks the holders of the sources that an event may have by its look-up table, if they are few, and unless few of them were there
+    /// lately: over connections that are free, so that nobody waits for what may not be needed.
+    pub(super) fn ask(&self, primary: &Primary, sources: &Sources) -> Asked {
+        let mut parts: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
+        for (key, holder) in self.likely(primary, sources) {
+            parts.entry(holder).or_default().push(key);
+        }
+        let one_less = |left: usize| left.checked_sub(1);
+        let not_ahead = &self.inner.not_ahead;
+        if parts.is_empty() || not_ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return Asked::default();
+        }
+        let ask = |(holder, keys): (u16, Vec<Key>)| {
+            let client = self.inner.clients.lock().get(&holder).cloned()?;
+            let ahead = client.get_ahead(&keys, true)?;
+            Some((client, keys, ahead))
+        };
+        Asked { parts: parts.into_iter().filter_map(ask).collect() }
+    }
+
+    /// Fragments that the home of an event may count without having them, and their holders; none where they are many.
+    fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<(Key, u16)> {
         let (placed, schema) = (self.placed(), self.schema());
         if placed.keyspace.tables().is_empty() || primary.as_bytes().len() != schema.primary_bytes() {
             return Vec::new();
         }
-        let keys: Vec<Key> = match (sources, placed.keyspace.table_for(schema.run_of(primary.as_bytes()))) {
-            (Sources::None, _) | (_, None) => Vec::new(),
-            (Sources::Only(sources), _) => {
+        let Some(table) = placed.keyspace.table_for(schema.run_of(primary.as_bytes())) else { return Vec::new() };
+        let keys: Vec<Key> = match sources {
+            Sources::None => Vec::new(),
+            Sources::Only(sources) => {
                 let whole = |source: &&Source| source.as_bytes().len() == schema.key_bytes() - schema.primary_bytes();
-                let sources = sources.iter().take(LIKELY_MAX + 1).filter(whole);
+                let sources = sources.iter().filter(whole).take(LIKELY_MAX + 1);
                 sources.map(|source| schema.join(primary, source.as_bytes())).collect()
             }
-            (Sources::All, Some(table)) => {
+            Sources::All => {
                 let event = schema.values(primary.as_bytes());
                 let sources = table.sources().take(LIKELY_MAX + 1);
                 sources.filter_map(|(source, _)| schema.key(&[&event[..], &source].concat()).ok()).collect()
             }
         };
-        self.likely_of(&keys)
-    }
-
-    /// The same of fragments by name: none of many, and none for a while after few were there.
-    pub(super) fn likely_of(&self, keys: &[Key]) -> Vec<Key> {
-        let placed = self.placed();
-        if keys.len() > LIKELY_MAX || placed.keyspace.tables().is_empty() {
+        if keys.len() > LIKELY_MAX {
             return Vec::new();
         }
-        let routes = placed.routes(self.schema(), keys);
+        let routes = placed.routes(schema, &keys);
         let likely = keys.iter().zip(routes).filter(|(_, (holder, home))| holder != home);
-        let likely: Vec<Key> = likely.map(|(key, _)| *key).collect();
-        let one_less = |left: usize| left.checked_sub(1);
-        let is_held_back = || self.inner.not_ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
-        if likely.is_empty() || is_held_back() { Vec::new() } else { likely }
+        likely.map(|(key, (holder, _))| (*key, holder)).collect()
     }
 
-    /// So many of the likely fragments were there: where it were few, the next events are read without.
-    pub(super) fn were_there(&self, found: usize, likely: usize) {
-        let is_sparse = 2 * found < likely;
+    /// The home counts so many of the fragments that holders were asked for: where it is less than half, the next events are read
+    /// without.
+    pub(super) fn counted(&self, counted: usize, asked: usize) {
+        let is_sparse = 2 * counted < asked;
         self.inner.not_ahead.store(if is_sparse { NOT_AHEAD } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others. Does
-    /// something between the questions and the answers.
-    pub(super) fn held(&self, keys: &[Key], meanwhile: &mut dyn FnMut()) -> Vec<AtHolder> {
+    /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others.
+    pub(super) fn held(&self, keys: &[Key]) -> Vec<AtHolder> {
         if keys.iter().any(|key| self.holder(key).is_none()) {
             self.learn();
         }
@@ -319,9 +335,10 @@ impl ClusterClient {
             })
             .collect();
         // All are asked before one of them is read; where that cannot be, they are read beside each other.
-        let asked: Vec<_> =
-            parts.iter().map(|part| part.client.as_ref().and_then(|client| client.get_ahead(&part.keys))).collect();
-        meanwhile();
+        let asked: Vec<_> = parts
+            .iter()
+            .map(|part| part.client.as_ref().and_then(|client| client.get_ahead(&part.keys, false)))
+            .collect();
         let all_asked = asked.iter().all(Option::is_some);
         let read = |(part, ahead): (&Part, _)| -> Vec<Result<Option<Fragment>>> {
             let one = |key: &Key| {
@@ -332,7 +349,17 @@ impl ClusterClient {
                 Ok(found) => found.into_iter().map(Ok).collect(),
                 // One of them it has not, or not whole.
                 Err(error) if !matches!(error.kind(), Kind::Unavailable | Kind::Closed) => {
-                    part.keys.iter().map(one).collect()
+                    let mut is_gone = None;
+                    let each = part.keys.iter().map(|key| {
+                        let found = is_gone.as_ref().map_or_else(|| one(key), |error: &Error| Err(error.again()));
+                        if let Err(error) = &found
+                            && error.kind() == Kind::Unavailable
+                        {
+                            is_gone = Some(error.again());
+                        }
+                        found
+                    });
+                    each.collect()
                 }
                 Err(error) => part.keys.iter().map(|_| Err(error.again())).collect(),
             }

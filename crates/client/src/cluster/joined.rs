@@ -2,7 +2,7 @@
 
 use super::{ClusterClient, Inner};
 use crate::client::Client;
-use crate::elsewhere::{AtHolder, OtherNodes};
+use crate::elsewhere::{Asked, AtHolder, OtherNodes};
 use forebay_core::{Key, Primary, Result, Sources};
 use std::sync::{OnceLock, Weak};
 
@@ -35,24 +35,20 @@ impl Joined {
 }
 
 impl OtherNodes for Joined {
-    fn held(&self, asking: &Client, keys: &[Key], meanwhile: &mut dyn FnMut()) -> Vec<AtHolder> {
+    fn held(&self, asking: &Client, keys: &[Key]) -> Vec<AtHolder> {
         match self.cluster(asking) {
-            Ok(cluster) => cluster.held(keys, meanwhile),
+            Ok(cluster) => cluster.held(keys),
             Err(error) => keys.iter().map(|_| (0, Err(error.again()))).collect(),
         }
     }
 
-    fn likely(&self, primary: &Primary, sources: &Sources) -> Vec<Key> {
-        self.known().map_or_else(Vec::new, |cluster| cluster.likely(primary, sources))
+    fn ask(&self, primary: &Primary, sources: &Sources) -> Asked {
+        self.known().map(|cluster| cluster.ask(primary, sources)).unwrap_or_default()
     }
 
-    fn likely_of(&self, keys: &[Key]) -> Vec<Key> {
-        self.known().map_or_else(Vec::new, |cluster| cluster.likely_of(keys))
-    }
-
-    fn were_there(&self, found: usize, likely: usize) {
+    fn counted(&self, counted: usize, asked: usize) {
         if let Some(cluster) = self.known() {
-            cluster.were_there(found, likely);
+            cluster.counted(counted, asked);
         }
     }
 

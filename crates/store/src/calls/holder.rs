@@ -249,19 +249,20 @@ impl Engine {
     /// the event's lease, or its client tell after the holder has let it go, and both get the same answer.
     ///
     /// # Errors
-    /// `Full` where the log has no room: nothing is answered then.
+    /// `Full` where the log has no room, `Invalid` where the event has none: the key stays open then.
     #[cold]
-    pub(super) fn refuse_held(&self, shard: &mut Shard, event: u32, slot: usize, key: &Key) -> Result<()> {
+    pub(super) fn refuse_held(&self, shard: &mut Shard, event: u32, key: &Key) -> Result<()> {
+        let rest = self.keyspace.schema.rest_of(key);
         // What is accepted takes nothing ever again.
-        if !matches!(shard.events[event].state, State::Live(LiveState::Leased | LiveState::Debug)) {
-            return Ok(());
-        }
+        let may_wait_again = matches!(shard.events[event].state, State::Live(LiveState::Leased | LiveState::Debug));
+        let (Err(slot), true) = (shard.events.slot(event, rest), may_wait_again) else { return Ok(()) };
+        self.check_room(shard, event)?;
         let _effects = self.decisions.effects.begin();
         // As of a result that was removed: completeness does not count it.
         let closed = Decision { detail: 1, ..Decision::about(DecisionKind::RemoveKey, key.as_bytes()) };
         // Settled: a store with a look-up table has no devices.
         let _ = self.record(shard, event, &closed)?;
-        shard.insert_slot(event, slot, self.keyspace.schema.rest_of(key), Word::REMOVED_KEY.of_result());
+        shard.insert_slot(event, slot, rest, Word::REMOVED_KEY.of_result());
         shard.events.remove_slot_for_good(event, slot);
         self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -6,6 +6,8 @@ mod announce;
 mod attributes;
 #[cfg(test)]
 mod beside_close;
+#[cfg(test)]
+mod beside_grant;
 mod claim;
 mod conflict;
 mod debug;

@@ -412,21 +412,18 @@ impl Engine {
         };
         let (Some(slot), true) = (slot, shard.events[event].waits() && !is_over) else {
             let is_away = options.level == Some(Level::Elsewhere);
-            if let Some(slot) = slot.filter(|_| is_away && !is_over && !is_planted("late-forgotten")) {
-                self.refuse_held(&mut shard, event, slot, key)?;
+            if slot.is_some() && is_away && !is_over && !is_planted("late-forgotten") {
+                match self.refuse_held(&mut shard, event, key) {
+                    Err(error) if error.kind() == Kind::Full => return Ok(Err(Again::NoSpace(Class::Existing))),
+                    refused => refused?,
+                }
             }
             if !is_asked {
                 self.book_late(&mut shard, run, key, size.counted, IncidentKind::LateLeased);
             }
             return Ok(Ok(Claim::Late));
         };
-        if !shard.events.has_room(event) {
-            return Err(Error::invalid(format!(
-                "{}: an event has at most {} fragments",
-                self.keyspace.schema.text(primary),
-                forebay_core::limits::FRAGMENTS_PER_EVENT_MAX
-            )));
-        }
+        self.check_room(&shard, event)?;
         // More of the space is for events that exist: only with their last fragments can they be decided and go.
         let Some(place) = self.placement.hot.reserve_place(Class::Existing, size.here) else {
             return Ok(Err(Again::NoSpace(Class::Existing)));
@@ -445,6 +442,18 @@ impl Engine {
             self.shards.cell_of(primary).publish_ready(&shard);
         }
         Ok(Ok(Claim::Claimed(claimed)))
+    }
+
+    /// # Errors
+    /// `Invalid` for an event that has as many fragments as there may be.
+    #[inline]
+    pub(super) fn check_room(&self, shard: &Shard, event: u32) -> Result<()> {
+        if shard.events.has_room(event) {
+            return Ok(());
+        }
+        let name = self.keyspace.schema.text(shard.events.primary(event).as_bytes());
+        let most = forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
+        Err(Error::invalid(format!("{name}: an event has at most {most} fragments")))
     }
 
     /// One try where the event is not there: its run may be unknown or take no events, the event may be decided.
@@ -628,12 +637,18 @@ impl Engine {
         let fenced =
             state == State::Foreign && self.role(&shard, primary) == Role::None && !self.has_table(&shard, primary);
         if shard.closed || fenced || !shard.events[event].waits() {
-            let is_closed = shard.closed;
-            if !is_closed && !fenced {
+            let (is_closed, is_away) = (shard.closed, claimed.flags.is_elsewhere());
+            // What is only asked about is not in the account, as where it is late at once.
+            let is_asked = is_away && claimed.report == Report::Later;
+            if !(is_closed || fenced || is_asked) {
                 self.book_late(&mut shard, run, &claimed.key, claimed.counted, IncidentKind::LateLeased);
             }
             // The slot goes: the fragment was never visible, and was not removed by anybody.
             shard.events.remove_slot(event, rest);
+            let refused = match is_away && !is_closed && !fenced {
+                true => self.refuse_held(&mut shard, event, &claimed.key),
+                false => Ok(()),
+            };
             shard.events.settle(event);
             let attributes = if fenced { self.withdraw_unborn(&mut shard, event) } else { None };
             if let Some(location) = attributes {
@@ -644,7 +659,7 @@ impl Engine {
             return match (is_closed, fenced) {
                 (true, _) => Err(closed()),
                 (false, true) => Err(self.elsewhere(&shard, primary)),
-                (false, false) => Ok(PutOutcome::Late),
+                (false, false) => refused.map(|()| PutOutcome::Late),
             };
         }
         // Offered and stored in one hold: the ledger balances whenever somebody reads it.
