@@ -120,6 +120,11 @@ impl Shared {
         debug_assert!(told, "a server is told once of which node it is");
     }
 
+    /// Whether this is a node of a cluster.
+    pub(crate) fn is_node(&self) -> bool {
+        self.waiting_for_others.get().is_some()
+    }
+
     /// A place on a thread for a session that may wait for other nodes; `None` outside of a cluster, where it needs none.
     pub(crate) async fn place_to_wait(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting_for_others.get()?.acquire().await.ok()

@@ -261,10 +261,16 @@ impl Books {
     }
 
     /// The account's figures: stored are at least the fragments that were answered so, at most those that may be; of a closed run
-    /// each that a holder has taken is stored or late, unless a fault was there: what was told twice is not counted twice, and
-    /// a crash loses what was counted as late.
-    pub(crate) fn check_account(&self, run: u64, stored: Tally, late: Tally, calm: Duration) -> Checked {
-        let Some(book) = self.runs.get(&run) else { return Ok(()) };
+    /// each that a holder has taken is stored or late, unless a fault was there: what is asked about is not counted, and
+    /// a crash loses what was counted as late. Answers whether that could be compared.
+    pub(crate) fn check_account(
+        &self,
+        run: u64,
+        stored: Tally,
+        late: Tally,
+        calm: Duration,
+    ) -> std::result::Result<bool, String> {
+        let Some(book) = self.runs.get(&run) else { return Ok(false) };
         let puts = || book.events.values().flat_map(|event| event.puts.values());
         let least = puts().filter(|puts| puts.stored.is_some()).count() as u64;
         let most = puts().filter(|puts| puts.stored.is_some() || !puts.perhaps.is_empty()).count() as u64;
@@ -282,7 +288,7 @@ impl Books {
                 stored.fragments, late.fragments
             ));
         }
-        Ok(())
+        Ok(was_calm)
     }
 
     /// The run is closed; earlier ones are forgotten.

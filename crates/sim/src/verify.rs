@@ -99,7 +99,11 @@ fn verify_account(world: &World, lives: &[(Place, Rc<Life>)], run: u64) -> Resul
         stored += ledger.stored;
         late += ledger.late;
     }
-    world.books.borrow().check_account(run, stored, late, world.calm())
+    let was_calm = world.books.borrow().check_account(run, stored, late, world.calm())?;
+    if was_calm {
+        world.count(4);
+    }
+    Ok(())
 }
 
 /// Looks at what holds once nothing has been wrong for a while, and nobody gives orders: all nodes have the same runs and
@@ -108,6 +112,7 @@ pub(crate) fn verify_quiet(world: &World) {
     if world.calm() < CALM || world.members.len() == 1 {
         return;
     }
+    world.count(3);
     world.check(verify_same(world).and_then(|()| verify_let_go(world)));
 }
 
@@ -118,6 +123,9 @@ fn verify_same(world: &World) -> Result<(), String> {
         status.map(|status| (status.state, status.masked, life.store.epoch()))
     };
     let states: Vec<_> = world.lives().iter().map(|(place, life)| (*place, status(life))).collect();
+    if let Some((place, _)) = states.iter().find(|state| state.1.is_none()) {
+        return Err(format!("run {run}, open for {:?}: node {place} does not know it", opened.elapsed()));
+    }
     match states.windows(2).find(|two| two[0].1 != two[1].1) {
         Some(two) => Err(format!("run {run}, open for {:?}: nodes differ: {two:?}", opened.elapsed())),
         None => Ok(()),

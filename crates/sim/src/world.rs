@@ -81,6 +81,10 @@ pub struct Report {
     pub grants: u64,
     /// Runs that were closed.
     pub runs: u64,
+    /// Looks at several nodes after a while without faults.
+    pub quiet: u64,
+    /// Looks at accounts of closed runs that no fault has met.
+    pub accounts: u64,
 }
 
 /// A node, and its life if it has one.
@@ -113,7 +117,7 @@ pub(crate) struct World {
     /// Until when no worker asks for events.
     pub(crate) strike_until: Cell<Instant>,
     wrong: RefCell<Option<(Duration, String)>>,
-    figures: [Cell<u64>; 3],
+    figures: [Cell<u64>; 5],
 }
 
 impl World {
@@ -265,7 +269,7 @@ async fn run(plan: Plan) -> Report {
         sleep(Duration::from_secs(1)).await;
     }
     world.members.iter().for_each(|member| *member.life.borrow_mut() = None);
-    let [calls, grants, runs] = [0, 1, 2].map(|at| world.figures[at].get());
+    let [calls, grants, runs, quiet, accounts] = [0, 1, 2, 3, 4].map(|at| world.figures[at].get());
     let trace = world.trace.borrow();
     Report {
         hash: trace.hash(),
@@ -275,6 +279,8 @@ async fn run(plan: Plan) -> Report {
         calls,
         grants,
         runs,
+        quiet,
+        accounts,
     }
 }
 

@@ -28,6 +28,7 @@ fn the_same_seed_of_three_nodes_has_the_same_trace() {
         assert_eq!(one, again);
         assert_ne!(one.hash, other.hash);
         assert!(one.wrong.is_none() && one.runs > 5 && one.grants > 500 && one.faults > 5, "{one:?}");
+        assert!(one.quiet > 5 && one.accounts > 0, "what is looked at in calm: {one:?}");
     }
 }
 

@@ -115,7 +115,8 @@ impl EventStore for Gateway {
             let found = match is_here {
                 true => self.here.get_any(&asked),
                 false => others.at(node, || {
-                    let client: Either<Store, Client> = Either::There(others.looks.node(node)?);
+                    // With the time of a call: what it leases must come here, or no worker has it.
+                    let client: Either<Store, Client> = Either::There(others.cluster.node(node)?);
                     client.get_any(&asked)
                 }),
             };

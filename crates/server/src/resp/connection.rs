@@ -111,8 +111,19 @@ impl<T: Transport> Connection<T> {
         if let Err(reason) = poll_fn(|context| Poll::Ready(self.write(&mut session, context))).await {
             return Some((session, Step::End(reason)));
         }
-        // Waited for without a thread: each connection waits at most once.
-        let _place = shared.place_to_wait().await;
+        // Waited for without a thread: each connection waits at most once, and not when its client has gone.
+        let mut _place = None;
+        if shared.is_node() {
+            let mut place = pin!(shared.place_to_wait());
+            let waited = poll_fn(|context| match self.is_gone(&mut session, context) {
+                true => Poll::Ready(None),
+                false => place.as_mut().poll(context).map(Some),
+            });
+            match waited.await {
+                Some(place) => _place = place,
+                None => return Some((session, Step::End("closed"))),
+            }
+        }
         shared.on_threads.fetch_add(1, Ordering::Relaxed);
         let waited = tokio::task::spawn_blocking(move || {
             let step = session.run(true);

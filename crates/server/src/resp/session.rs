@@ -167,13 +167,15 @@ impl<S: ServedStore> Session<S> {
 
     fn take_batches(&mut self, ahead: &mut Ahead, may_wait: bool) -> Step {
         let mut cost = 0;
+        // What waits for other nodes keeps others from a thread: one command each time.
+        let turn_cost = if may_wait && self.shared.is_node() { COST_MAX + 1 } else { 1 };
         loop {
             if cost > COST_MAX || !self.may_answer() {
                 return Step::Pause;
             }
             if self.landing.is_some() {
                 match self.land(may_wait) {
-                    None => cost += 1,
+                    None => cost += turn_cost,
                     Some(step) => return step,
                 }
                 continue;
@@ -198,6 +200,7 @@ impl<S: ServedStore> Session<S> {
                 }
                 self.input.consume(ready.length);
                 self.commands += 1;
+                cost += turn_cost - 1;
             }
             self.parser.forget_passed();
             match progress {
@@ -415,9 +418,11 @@ impl<S: ServedStore> Session<S> {
         let outcome = landing.target.and_then(|reservation| Ok(reservation.commit()?));
         match outcome {
             Ok(PutOutcome::Stored | PutOutcome::Duplicate) => self.replies.ok(),
-            Ok(PutOutcome::Late | PutOutcome::LateUnknown) => {
-                let failure =
-                    self.client.store().map_or_else(|failure| failure, |store| strings::late(store.schema(), &key));
+            Ok(late @ (PutOutcome::Late | PutOutcome::LateUnknown)) => {
+                let failure = self
+                    .client
+                    .store()
+                    .map_or_else(|failure| failure, |store| strings::late(store.schema(), &key, late));
                 self.fail(Some(Call::Put), &failure);
             }
             Err(failure) => self.fail(Some(Call::Put), &failure),

@@ -18,7 +18,9 @@ pub(super) fn set<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) 
     match stored {
         None => return Ok(Flow::Wait),
         Some(PutOutcome::Stored | PutOutcome::Duplicate) => turn.replies.ok(),
-        Some(PutOutcome::Late | PutOutcome::LateUnknown) => return Err(late(turn.client.store()?.schema(), &key)),
+        Some(outcome @ (PutOutcome::Late | PutOutcome::LateUnknown)) => {
+            return Err(late(turn.client.store()?.schema(), &key, outcome));
+        }
     }
     turn.received += value.len() as u64;
     Ok(Flow::Done)
@@ -49,8 +51,12 @@ fn options(keyspace: &Keyspace, command: Command<'_>) -> Result<(u32, Option<Att
 }
 
 /// The answer to a put that came too late.
-pub(super) fn late(schema: &KeySchema, key: &Key) -> Failure {
+pub(super) fn late(schema: &KeySchema, key: &Key, outcome: PutOutcome) -> Failure {
     let text = schema.text(key.as_bytes());
+    if outcome == PutOutcome::LateUnknown {
+        let why = "its event is leased, decided or removed by now; whether it was stored before that is not known";
+        return Failure::coded("LATEUNKNOWN", format!("{text}: {why}: a final answer"));
+    }
     Failure::coded("LATE", format!("{text}: its event is leased, decided or removed: not stored, a final answer"))
 }
 
