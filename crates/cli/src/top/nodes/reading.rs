@@ -1,7 +1,7 @@
 //! Looks at the nodes of a cluster, or at one server: all at once, over the native protocol.
 //!
-//! *Invariants*: a node that does not answer is in the reading, with the reason, and keeps the others from nothing; no look
-//! takes longer than the deadline of one node.
+//! *Invariants*: a node that does not answer is in the reading, with the reason, and keeps the others from nothing; a look
+//! takes no longer than one node takes for a connection and three calls.
 //!
 //! *On failure*: where no node has ever answered there is no reading; the next look connects again.
 
