@@ -38,10 +38,12 @@ impl Engine {
         leaf.state.is_kept() && leaf.is(Flag::Far) && shard.events.slab.at(event, At::SettledThere)
     }
 
-    fn is_in_custody(&self, level: &Level, shard: &Shard, event: u32) -> bool {
+    /// Whether all that lives of an event is in custody; `but` in these containers.
+    fn is_in_custody(&self, level: &Level, shard: &Shard, event: u32, but: &BTreeSet<u32>) -> bool {
         let record = shard.events.attribute_word(event).map(Word::location);
         let mut all = shard.fragments(event, |_| true).map(|(_, at)| at).chain(record);
-        self.is_settled(shard, event) && all.all(|at| at.is_warm() && level.warm.is_in_custody(at.container()))
+        let is_there = |container| level.warm.is_in_custody(container) && !but.contains(&container);
+        self.is_settled(shard, event) && all.all(|at| at.is_warm() && is_there(at.container()))
     }
 
     /// Claims the oldest full container in which something is for the archive.
@@ -136,12 +138,20 @@ impl Engine {
     pub(crate) fn begin_custody(&self, container: u32, generation: u32) -> Result<u64> {
         let level = self.placement.level.as_ref().ok_or_else(|| Error::internal("custody without a warm level"))?;
         let now = self.config.clock.wall_ms();
-        level.custody.lock().proved.insert(container, self.timer().now());
-        if !level.warm.begin_custody(container, generation, now)? {
-            return Ok(0);
+        {
+            let mut custody = level.custody.lock();
+            custody.proved.insert(container, self.timer().now());
+            custody.counted.insert(container);
         }
-        level.proved_ms.store(now, Ordering::Relaxed);
-        self.mark_custody(level, container)
+        let answer = level.warm.begin_custody(container, generation, now).and_then(|lives| match lives {
+            true => {
+                level.proved_ms.store(now, Ordering::Relaxed);
+                self.mark_custody(level, container)
+            }
+            false => Ok(0),
+        });
+        level.custody.lock().counted.remove(&container);
+        answer
     }
 
     /// Books what is in custody with a container; answers how many of its events are.
@@ -155,7 +165,7 @@ impl Engine {
             }
             let mut shard = self.shards.cell_of(image.primary).lock();
             if let Some(event) = shard.events.find(image.primary)
-                && self.is_in_custody(level, &shard, event)
+                && self.is_in_custody(level, &shard, event, &BTreeSet::new())
             {
                 shard.enter_custody(event);
                 events += 1;
@@ -190,9 +200,10 @@ impl Engine {
             custody.releasing = events.into();
         }
         let mut released = false;
+        let Custody { releasing, counted, .. } = &mut *custody;
         for _ in 0..RELEASED_MAX {
-            let Some(primary) = custody.releasing.pop_front() else { break };
-            let wanted = |shard: &Shard, event: u32| self.is_in_custody(level, shard, event);
+            let Some(primary) = releasing.pop_front() else { break };
+            let wanted = |shard: &Shard, event: u32| self.is_in_custody(level, shard, event, counted);
             match self.end_event_now(&primary, DecisionKind::Release, wanted) {
                 // Nobody is answered: the container is reclaimed only once its device knows of all these releases.
                 Ok(Some((_, ticket))) => {
@@ -245,7 +256,8 @@ impl Engine {
         custody.proved.retain(|container, since| is_there(container) || now.saturating_duration_since(*since) < min);
         let (min_ms, now_ms) = (min.as_millis() as u64, self.config.clock.wall_ms());
         let leaves = |container: u32| level.warm.is_leaving(level.warm.device_of(container));
-        let mut tried = all.into_iter().filter(|(_, container)| !custody.later.contains_key(container)).peekable();
+        let is_tried = |container: &u32| !custody.later.contains_key(container) && !custody.counted.contains(container);
+        let mut tried = all.into_iter().filter(|(_, container)| is_tried(container)).peekable();
         let first = tried.peek().copied();
         // The archive has it, and its device is to be taken out: that is not the time to write it once more.
         let (since, container) = tried.find(|(_, container)| leaves(*container)).or(first)?;
@@ -262,7 +274,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::placement::At;
+    use crate::placement::{At, Custody};
     use crate::{Config, PutOptions, PutOutcome, Store, WarmDevice};
     use forebay_core::{ClaimRequest, Keyspace, MovedStore};
     use forebay_testkit::media::{SimDevice, SimMedium};
@@ -271,12 +283,13 @@ mod tests {
     /// A container is full before its last images count. A mover that claimed it then would pass over their events, and its
     /// proof would cover them.
     #[test]
-    fn a_container_into_which_something_is_on_its_way_is_not_claimed() {
+    fn what_is_on_its_way_is_not_claimed_and_what_is_counted_is_not_released() {
         let config = Config {
             hot_bytes: 16 << 20,
             maintenance: false,
             container_bytes: 256 << 10,
             device_log_bytes: 256 << 10,
+            custody_min: Duration::ZERO,
             warm: vec![WarmDevice::device(SimDevice::new("warm", 16 << 20), 5 << 20)],
             ..Config::default()
         };
@@ -302,6 +315,16 @@ mod tests {
         on_its_way(true);
         assert!(store.claim(&request).unwrap().is_none());
         on_its_way(false);
-        assert_eq!(store.claim(&request).unwrap().map(|claim| claim.events), Some(3));
+        let claim = store.claim(&request).unwrap().unwrap();
+        assert_eq!(claim.events, 3);
+
+        // The answer to a proof counts its events: none is released while that is under way.
+        let level = store.engine().placement.level.as_ref().unwrap();
+        assert_eq!(store.prove(&claim.token).unwrap(), 3);
+        level.custody.lock().counted.insert(0);
+        assert!(!store.engine().release_custody(level));
+        *level.custody.lock() = Custody::default();
+        assert!(store.engine().release_custody(level));
+        assert_eq!(store.ledger(1).unwrap().released.events, 3);
     }
 }

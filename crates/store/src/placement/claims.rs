@@ -85,4 +85,6 @@ pub(crate) struct Custody {
     pub(crate) later: BTreeMap<u32, Instant>,
     /// Containers that were proved in this life: a wall clock that jumps makes their custody no shorter.
     pub(crate) proved: BTreeMap<u32, Instant>,
+    /// Containers of which events are just being counted for the answer to their proof: none of these is released before.
+    pub(crate) counted: BTreeSet<u32>,
 }
