@@ -6,8 +6,8 @@
 //! event whose sources are few ─▶ its home, and behind it the holders ─▶ what the home counts, with the bytes that came
 //! ```
 //!
-//! *Invariants*: no call hands out what stands for bytes in their place; what a holder answers is what its home counts, by length
-//! and checksum.
+//! *Invariants*: no call hands out the record of a length and checksum in place of the bytes; what a holder answers is what its home
+//! counts, by length and checksum.
 //!
 //! *Not here*: which node holds what (`cluster/joined.rs`).
 
@@ -39,7 +39,7 @@ pub(crate) trait OtherNodes: Send + Sync {
     /// the nodes are not known.
     fn ask(&self, primary: &Primary, sources: &Sources) -> Asked;
 
-    /// The home counts so many of the fragments that holders were asked for.
+    /// Of the fragments that holders were asked for, the home counts this number.
     fn counted(&self, counted: usize, asked: usize);
 
     /// Connections are closed.

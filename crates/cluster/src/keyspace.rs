@@ -132,7 +132,7 @@ impl Keyspace {
 
     /// Adopts the latest map of the nodes in contact.
     async fn hear_of_maps(&self) -> Result<()> {
-        for peer in self.all_peers().into_iter().filter(|peer| !peer.is_away()) {
+        for peer in self.all_peers().into_iter().filter(|peer| peer.away().is_none()) {
             match self.learn(&peer).await {
                 Ok(_) => {}
                 // It is away, which its next order finds.
@@ -409,10 +409,6 @@ impl Peer {
         self.standing.lock().trouble.clone()
     }
 
-    fn is_away(&self) -> bool {
-        self.standing.lock().is_away
-    }
-
     /// Why it does not answer; `None` where it does, as far as is known.
     pub(crate) fn away(&self) -> Option<String> {
         let standing = self.standing.lock();
@@ -430,7 +426,7 @@ impl Peer {
         self.standing.lock().missed
     }
 
-    /// It was told all that there was when it had missed so many; `false` where it missed one since.
+    /// It was told all that there was when it had missed this number of orders; `false` where it missed one since.
     pub(crate) fn is_up(&self, missed: u64) -> bool {
         let mut standing = self.standing.lock();
         if standing.missed == missed {

@@ -25,7 +25,7 @@ fn keys(run: u64) -> Vec<Key> {
     (0..EVENTS).flat_map(|event| [0, 1].map(|source| key(run, event, source))).collect()
 }
 
-/// Bytes of a key: longer than what stands for them elsewhere.
+/// Bytes of a key: longer than the record of their length and checksum.
 fn bytes(key: &Key) -> Vec<u8> {
     key.as_bytes().repeat(9)
 }

@@ -71,7 +71,7 @@ pub(crate) struct RunBook {
 pub(crate) enum Found {
     /// Its bytes.
     Bytes(Vec<u8>),
-    /// What stands for them.
+    /// Their length and checksum.
     Away(Elsewhere),
 }
 
@@ -302,7 +302,7 @@ impl Books {
     }
 }
 
-/// Whether it stands for these bytes.
+/// Whether a record has the length and checksum of these bytes.
 pub(crate) fn is_of(away: &Elsewhere, bytes: &[u8]) -> bool {
     (away.length as usize, away.checksum) == (bytes.len(), crc32c(bytes))
 }

@@ -65,7 +65,7 @@ impl Weather {
         self.cut_until[to] = self.cut_until[to].max(Some(until));
     }
 
-    /// Streams to and from a place carry pieces of at most so many bytes.
+    /// Streams to and from a place carry pieces of at most this number of bytes.
     pub(crate) fn drain(&mut self, place: Place, piece_bytes: Option<usize>) {
         self.piece_bytes[place] = piece_bytes;
     }

@@ -84,8 +84,8 @@ impl Clients {
         1 + self.turn.replace((self.turn.get() + 1) % self.nodes.len())
     }
 
-    /// Puts a fragment where it belongs; by a table first at its holder, then what stands for it at its home, which `is_prompt` leaves
-    /// to the holder.
+    /// Puts a fragment where it belongs; by a table first at its holder, then its length and checksum at its home, which
+    /// `is_prompt` leaves to the holder.
     pub(crate) async fn put(
         &self,
         [holder, home]: [Place; 2],

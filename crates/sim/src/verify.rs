@@ -74,7 +74,7 @@ fn verify_event(world: &World, run: u64, event: u64) -> Result<(), String> {
             continue;
         }
         let name = format!("{run}/{event}/{source}");
-        let away = Elsewhere::from_bytes(fragment).ok_or_else(|| format!("{name}: stands for no bytes"))?;
+        let away = Elsewhere::from_bytes(fragment).ok_or_else(|| format!("{name}: no length and checksum"))?;
         let [holder, _] = world.places(&primary, source);
         if let Some(life) = world.life(holder) {
             let held = life.store.get(&fragment.key());

@@ -302,8 +302,8 @@ impl ClusterClient {
         likely.map(|(key, (holder, _))| (*key, holder)).collect()
     }
 
-    /// The home counts so many of the fragments that holders were asked for: where it is less than half, the next events are read
-    /// without.
+    /// Of the fragments that holders were asked for, the home counts this number: below a half, the next events are read without
+    /// asking ahead.
     pub(super) fn counted(&self, counted: usize, asked: usize) {
         let is_sparse = 2 * counted < asked;
         self.inner.not_ahead.store(if is_sparse { NOT_AHEAD } else { 0 }, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A search beyond this has other bounds than somebody thought; it would take some 5 GiB.
 const STATES_MAX: usize = 50_000_000;
-/// So many states near the beginning are brought to rest, whatever the rules say of later ones.
+/// The first states of a search that are brought to rest, each of them, whatever the rules say of later ones.
 const SETTLED_FIRST: usize = 1000;
 /// Rounds in which everything under way must end.
 const ROUNDS_MAX: usize = 60;

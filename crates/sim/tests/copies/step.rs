@@ -10,7 +10,7 @@ use std::fmt;
 pub(super) struct Rules {
     pub(super) scenario: Scenario,
     pub(super) mutant: Option<Mutant>,
-    /// One state of so many is brought to rest, to see that everything ends; 0: none.
+    /// One state of this number is brought to rest, to see that everything ends; 0: none.
     pub(super) settle: usize,
     /// Whether states that nothing can tell apart become one.
     pub(super) reduce: bool,

@@ -50,7 +50,7 @@ pub(super) struct Figures {
     pub(super) status: Option<Status>,
 }
 
-/// The nodes that addresses stand for: those of a cluster, or one server, which is a list of one.
+/// The nodes behind addresses: those of a cluster, or one server, which is a list of one.
 pub(in crate::top) struct NodesSource {
     addresses: String,
     options: Options,
