@@ -6,11 +6,12 @@ mod common;
 
 use common::redis::Redis;
 use common::{Cluster, NODES, eventually, keyspace};
-use forebay_cluster::FORWARD;
+use forebay_cluster::{FORWARD, NodeOptions};
 use forebay_core::map::Change;
-use forebay_core::{Key, Primary};
-use forebay_server::{AccessToken, Limits, Right, Secret};
+use forebay_core::{Key, Primary, PutOptions, PutOutcome, Report};
+use forebay_server::{AccessToken, Limits, Right, Secret, Served, ServerConfig};
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -351,10 +352,75 @@ fn under_a_look_up_table_the_holder_that_is_dead_is_named() {
     let name = text(&events[3].1);
     let read = one.ask(&format!("GET {name}/1"));
     assert!(read.starts_with("-UNAVAILABLE ") && read.contains("node 3"), "{read}");
+    let again = Instant::now();
+    assert!(one.ask(&format!("GET {name}/1")).starts_with("-UNAVAILABLE node 3 (`n3`)"));
+    assert!(again.elapsed() < FORWARD / 2, "known now: {:?}", again.elapsed());
     assert_eq!(one.ask(&format!("GET {name}/0")), format!("bytes of {name}/0"), "this one is on node 1");
     let put = one.ask(&format!("SET {}/1 x", text(&cluster.events_at(2, RUN, 4)[3])));
     assert!(put.starts_with("-UNAVAILABLE node 3 (`n3`)"), "{put}");
     assert!(begun.elapsed() < 6 * FORWARD, "{:?}", begun.elapsed());
+}
+
+/// The holder had the bytes before this put, and may have told the home while the event was still open.
+#[test]
+fn a_put_of_which_nobody_knows_whether_it_was_late_says_so() {
+    let cluster = met(Cluster::with_holders([1, 3]));
+    let mut two = at(&cluster, 2);
+    // A holder that is faster than this client leaves it a `LATE`.
+    let said = cluster.events_at(1, RUN, 5).into_iter().map(|primary| {
+        let name = text(&primary);
+        assert_eq!(two.ask(&format!("SET {name}/0 bytes")), "OK");
+        assert_eq!(two.ask(&format!("FB.SEAL {name}")), ":1");
+        assert!(two.ask("FB.GETANY").contains(&name));
+        let later = PutOptions { report: Report::Later, ..PutOptions::default() };
+        assert_eq!(cluster.store(3).put(&key(&primary, 1), b"bytes", &later).unwrap(), PutOutcome::Stored);
+        two.ask(&format!("SET {name}/1 bytes"))
+    });
+    let said: Vec<String> = said.collect();
+    assert!(said.iter().all(|said| said.starts_with("-LATE")), "{said:?}");
+    let unknown = said.iter().find(|said| said.starts_with("-LATEUNKNOWN "));
+    assert!(unknown.is_some_and(|unknown| unknown.ends_with("a final answer")), "{said:?}");
+}
+
+/// A node that takes connections and never answers, as one whose process is stopped.
+#[test]
+fn who_finds_no_thread_free_in_time_is_told_that_nothing_was_done() {
+    let limits = Limits { waiting_threads_max: 2, frame_deadline: FORWARD / 6, ..Limits::default() };
+    let mut cluster = met(Cluster::limited(limits));
+    let events = events(&cluster);
+    fill(&mut at(&cluster, 1), &events);
+    cluster.stop(2);
+    let socket = cluster.dir.path().join("n2.sock");
+    let _ = std::fs::remove_file(&socket);
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let [mut waits, mut late, mut goes] = [1; 3].map(|id| at(&cluster, id));
+    let get = |place: usize| format!("GET {}/0", text(&events[place].1));
+    let [of_silent, of_other] = [2, 4].map(get);
+    waits.send(&[&of_silent.split(' ').map(str::as_bytes).collect::<Vec<_>>()]);
+    std::thread::sleep(FORWARD / 20);
+    // What has gone before its turn takes nothing with it.
+    goes.send(&[&[b"FB.GETANY", b"COUNT", b"9"]]);
+    drop(goes);
+    assert_eq!(at(&cluster, 1).ask(&get(0)), format!("bytes of {}/0", text(&events[0].1)), "what waits for nobody");
+    let answer = late.ask(&of_other);
+    assert!(answer.starts_with("-UNAVAILABLE ") && answer.contains("not done: connect again"), "{answer}");
+    assert!(late.has_ended());
+    assert!(waits.answer().starts_with("-UNAVAILABLE node 2 (`n2`)"));
+    assert_eq!(at(&cluster, 1).ask(&of_other), format!("bytes of {}/0", text(&events[4].1)));
+    for id in [1, 3] {
+        assert_eq!(cluster.store(id).ledger(RUN).unwrap().live.leased.events, 0, "at node {id}");
+    }
+}
+
+#[test]
+fn a_node_has_a_thread_for_the_others() {
+    let cluster = Cluster::new();
+    let limits = Limits { waiting_threads_max: 1, ..Limits::default() };
+    let member = cluster.members[0].as_ref().unwrap();
+    let served = vec![Served::from(member.store.clone())];
+    let config = ServerConfig { limits, ..ServerConfig::default() };
+    let refused = forebay_cluster::serve(served, config, &member.node, &NodeOptions::default()).err().unwrap();
+    assert!(refused.message().contains("waiting_threads_max: at least 2"), "{refused}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod common;
 use common::{Cluster, NODES, decide_all, eventually, keyspace};
 use forebay_client::{AsyncClient, ClusterClient, Options};
 use forebay_core::{Bounds, GetAny, Key, Kind, Ledger, Level, Primary, PutOptions, PutOutcome, RunState, Sources};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RUN: u64 = 5;
 const EVENTS: u64 = 120;
@@ -91,6 +91,45 @@ fn what_holders_have_counts_only_where_its_home_says_so() {
         let error = client.get_event(&schema.primary_of(&lost), &Sources::All).unwrap_err();
         assert!(error.kind() == Kind::Corrupt && error.message().contains("node 1 does not have its bytes"), "{error}");
     }
+}
+
+/// With one connection to each node, those who read keep none while they wait for another.
+#[test]
+fn readers_with_one_connection_to_each_node_do_not_wait_for_each_other() {
+    let cluster = Cluster::with_holders([1, 2]);
+    let options = Options { deadline: Duration::from_secs(4), connections_max: 1, ..Options::default() };
+    let client = ClusterClient::connect(&cluster.addresses(), options).unwrap();
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    std::thread::scope(|scope| {
+        for lane in 0..6 {
+            let client = &client;
+            scope.spawn(move || {
+                for event in (0..EVENTS).map(|event| (event * 7 + lane * 20) % EVENTS) {
+                    let primary = client.schema().primary(&[RUN, event * 64]).unwrap();
+                    let event = client.get_event(&primary, &Sources::All).unwrap().unwrap();
+                    assert_eq!(event.fragments.len(), 2);
+                }
+            });
+        }
+    });
+}
+
+/// What a home that lives knows nothing of is no event; what it counts and a dead holder has is an error with its name.
+#[test]
+fn a_dead_holder_keeps_nobody_from_what_the_home_knows() {
+    let mut cluster = Cluster::with_holders([1, 3]);
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    let there = cluster.events_at(2, RUN, 1)[0];
+    let absent = cluster.events_at(2, RUN, EVENTS as usize).pop().unwrap();
+    cluster.stop(3);
+    let error = client.get_event(&there, &Sources::All).unwrap_err();
+    assert!(error.kind() == Kind::Unavailable && error.message().contains("node 3"), "{error}");
+    let begun = Instant::now();
+    assert!(client.get_event(&absent, &Sources::All).unwrap().is_none());
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl Shared {
 
     /// Serves a node of a cluster.
     pub(crate) fn set_node(&self, node: Arc<dyn Orders>) {
-        let places = Semaphore::new((self.limits.waiting_threads_max / 2).max(1));
+        let places = Semaphore::new(self.limits.waiting_threads_max / 2);
         let told = self.orders.set(node).is_ok() && self.waiting_for_others.set(places).is_ok();
         debug_assert!(told, "a server is told once of which node it is");
     }

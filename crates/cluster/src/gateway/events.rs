@@ -30,8 +30,8 @@ impl Gateway {
         &bytes[..self.own.schema().primary_bytes().min(bytes.len())]
     }
 
-    /// The nodes that a put goes to, where one of them is another one: that of the bytes, and the home.
-    pub(super) fn put_elsewhere(&self, key: &Key) -> Option<(&super::Others, u16, u16)> {
+    /// The nodes of a fragment, where one of them is another one: that of the bytes, and the home.
+    pub(super) fn fragment_elsewhere(&self, key: &Key) -> Option<(&super::Others, u16, u16)> {
         let others = self.others()?;
         let (holder, home) = others.cluster.route_of(key);
         (holder != others.number || home != others.number).then_some((others, holder, home))
@@ -54,13 +54,16 @@ impl EventStore for Gateway {
     }
 
     fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
-        let Some((others, holder, home)) = self.put_elsewhere(key) else {
+        let Some((others, holder, home)) = self.fragment_elsewhere(key) else {
             return self.own.put(key, value, options);
         };
-        others.put_to(holder, home, || others.cluster.put(key, value, &there(options)))
+        others.at_both(holder, home, || others.cluster.put(key, value, &there(options)))
     }
     fn get(&self, key: &Key) -> Result<Option<Fragment>> {
-        self.with_bytes(self.primary_of(key), |at| at.get(key))
+        match self.fragment_elsewhere(key) {
+            None => self.here.get(key),
+            Some((others, holder, home)) => others.at_both(holder, home, || others.there.get(key)),
+        }
     }
     fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event<Fragment>>> {
         self.with_bytes(primary.as_bytes(), |at| at.get_event(primary, sources))
@@ -168,16 +171,11 @@ impl EventStore for Gateway {
 }
 
 impl super::Others {
-    /// Makes a put that goes to one node, or to two of them.
-    pub(super) fn put_to(
-        &self,
-        holder: u16,
-        home: u16,
-        put: impl FnOnce() -> Result<PutOutcome>,
-    ) -> Result<PutOutcome> {
+    /// Makes a call about a fragment, which goes to one node, or to two of them.
+    pub(super) fn at_both<T>(&self, holder: u16, home: u16, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.answers(holder)?;
         self.answers(home)?;
-        put().map_err(|error| {
+        call().map_err(|error| {
             // Which of both did not answer is found by a look.
             let is_lost = matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown);
             if holder != home && is_lost {

@@ -61,7 +61,7 @@ impl ReserveFragment for GatewayReservation {
             GatewayReservation::Here(here) => here.commit(),
             GatewayReservation::There(there) => {
                 let ReservationThere { memory, others, holder, home } = there;
-                others.put_to(holder, home, || memory.commit())
+                others.at_both(holder, home, || memory.commit())
             }
         }
     }
@@ -104,13 +104,13 @@ impl ServedStore for Gateway {
         options: &PutOptions<'_>,
         checksum: Option<u32>,
     ) -> Result<Option<PutOutcome>> {
-        match self.put_elsewhere(key) {
+        match self.fragment_elsewhere(key) {
             None => self.own.try_put(key, value, options, checksum),
             Some(_) => Ok(None),
         }
     }
     fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<GatewayReservation> {
-        match (self.put_elsewhere(key), &self.others) {
+        match (self.fragment_elsewhere(key), &self.others) {
             (Some((all, holder, home)), Some(others)) => {
                 let memory = all.at(holder, || all.cluster.reserve(key, length, &there(options)))?;
                 Ok(GatewayReservation::There(ReservationThere { memory, others: others.clone(), holder, home }))
@@ -119,7 +119,7 @@ impl ServedStore for Gateway {
         }
     }
     fn try_reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Option<GatewayReservation>> {
-        match self.put_elsewhere(key) {
+        match self.fragment_elsewhere(key) {
             None => Ok(self.own.try_reserve(key, length, options)?.map(GatewayReservation::Here)),
             Some(_) => Ok(None),
         }

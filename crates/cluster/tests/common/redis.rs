@@ -41,6 +41,11 @@ impl Redis {
         self.stream.get_mut().write_all(&bytes).unwrap();
     }
 
+    /// Whether the server has ended the connection.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.stream.fill_buf(), Ok([]))
+    }
+
     /// The next answer: `OK`, `-ERR …`, `:1`, `nil`, `[a, [b, c]]`.
     pub(crate) fn answer(&mut self) -> String {
         let mut line = String::new();

@@ -115,13 +115,23 @@ impl<T: Transport> Connection<T> {
         let mut _place = None;
         if shared.is_node() {
             let mut place = pin!(shared.place_to_wait());
-            let waited = poll_fn(|context| match self.is_gone(&mut session, context) {
-                true => Poll::Ready(None),
-                false => place.as_mut().poll(context).map(Some),
+            let mut deadline = pin!(tokio::time::sleep(shared.limits.frame_deadline));
+            let waited = poll_fn(|context| {
+                if self.is_gone(&mut session, context) {
+                    return Poll::Ready(Err("closed"));
+                }
+                match place.as_mut().poll(context) {
+                    Poll::Ready(place) => Poll::Ready(Ok(place)),
+                    Poll::Pending => deadline.as_mut().poll(context).map(|()| Err("busy")),
+                }
             });
             match waited.await {
-                Some(place) => _place = place,
-                None => return Some((session, Step::End("closed"))),
+                Ok(place) => _place = place,
+                Err("busy") => {
+                    let step = session.is_not_served();
+                    return Some((session, step));
+                }
+                Err(reason) => return Some((session, Step::End(reason))),
             }
         }
         shared.on_threads.fetch_add(1, Ordering::Relaxed);

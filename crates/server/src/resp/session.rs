@@ -267,6 +267,13 @@ impl<S: ServedStore> Session<S> {
         Step::End("error")
     }
 
+    /// No thread was free in time for the next command, which was not begun.
+    pub(super) fn is_not_served(&mut self) -> Step {
+        let why = "other nodes keep all places for commands that wait for them; not done: connect again and repeat it";
+        self.fail(None, &Failure::coded("UNAVAILABLE", why));
+        Step::End("busy")
+    }
+
     /// Its client's number.
     pub(super) fn client_id(&self) -> u64 {
         self.client.id
