@@ -385,7 +385,7 @@ fn a_put_of_which_nobody_knows_whether_it_was_late_says_so() {
 /// A node that takes connections and never answers, as one whose process is stopped.
 #[test]
 fn who_finds_no_thread_free_in_time_is_told_that_nothing_was_done() {
-    let limits = Limits { waiting_threads_max: 2, frame_deadline: FORWARD / 6, ..Limits::default() };
+    let limits = Limits { waiting_threads_max: 4, frame_deadline: FORWARD / 6, ..Limits::default() };
     let mut cluster = met(Cluster::limited(limits));
     let events = events(&cluster);
     fill(&mut at(&cluster, 1), &events);
@@ -415,18 +415,18 @@ fn who_finds_no_thread_free_in_time_is_told_that_nothing_was_done() {
 #[test]
 fn a_node_has_a_thread_for_the_others() {
     let cluster = Cluster::new();
-    let limits = Limits { waiting_threads_max: 1, ..Limits::default() };
+    let limits = Limits { waiting_threads_max: 3, ..Limits::default() };
     let member = cluster.members[0].as_ref().unwrap();
     let served = vec![Served::from(member.store.clone())];
     let config = ServerConfig { limits, ..ServerConfig::default() };
     let refused = forebay_cluster::serve(served, config, &member.node, &NodeOptions::default()).err().unwrap();
-    assert!(refused.message().contains("waiting_threads_max: at least 2"), "{refused}");
+    assert!(refused.message().contains("waiting_threads_max: at least 4"), "{refused}");
 }
 
 #[test]
 fn nodes_do_not_wait_for_each_others_threads() {
-    // A removal takes a thread where it is asked for and one at its home: two threads at each node, and many who remove.
-    let limits = Limits { waiting_threads_max: 2, ..Limits::default() };
+    // A removal takes a thread where it is asked for and one at its home: four threads at each node, of which one waits for others, and many who remove.
+    let limits = Limits { waiting_threads_max: 4, ..Limits::default() };
     let cluster = met(Cluster::limited(limits));
     assert_eq!(at(&cluster, 1).ask(&format!("FB.RUN OPEN {RUN}")), "OK");
     let begun = Instant::now();

@@ -90,16 +90,16 @@ impl Server {
     /// the stores: that has what other nodes have too.
     ///
     /// # Errors
-    /// As [`Server::start`]; `Invalid` where both have different keyspaces, and for fewer than two `waiting_threads_max`: one waits
-    /// for other nodes, and one serves them.
+    /// As [`Server::start`]; `Invalid` where both have different keyspaces, and for fewer than four `waiting_threads_max`: one waits
+    /// for other nodes, two for space, and one serves.
     pub fn start_node<R: ServedStore>(
         served: Vec<Served>,
         for_redis: Vec<Served<R>>,
         config: ServerConfig,
         node: Arc<dyn Orders>,
     ) -> Result<Server> {
-        if config.limits.waiting_threads_max < 2 {
-            return Err(Error::invalid("limits: waiting_threads_max: at least 2 on a node of a cluster"));
+        if config.limits.waiting_threads_max < 4 {
+            return Err(Error::invalid("limits: waiting_threads_max: at least 4 on a node of a cluster"));
         }
         let (native, resp) = (Arc::new(Keyspaces::new(served)?), Arc::new(Keyspaces::new(for_redis)?));
         if !native.names().eq(resp.names()) {

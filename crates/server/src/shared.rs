@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     /// On a node of a cluster: sessions of Redis's protocol that may be on threads at once, where they wait for other nodes. Requests
     /// of those nodes need threads too: if all threads waited, nodes could wait for each other until their deadlines.
     pub(crate) waiting_for_others: OnceLock<Semaphore>,
+    /// Puts that may be on threads at once, where they wait for space or for their run: threads are left for what ends that.
+    pub(crate) waiting_puts: Arc<Semaphore>,
     /// Calls that may wait are made at once, on the thread of their session: in a simulator nothing waits.
     pub(crate) at_once: bool,
     /// Requests on threads now.
@@ -94,6 +96,7 @@ impl Shared {
             access: RwLock::new(Arc::new(access)),
             audit,
             certificates: OnceLock::new(),
+            waiting_puts: Arc::new(Semaphore::new((limits.waiting_threads_max / 2).max(1))),
             limits,
             metrics: Metrics::default(),
             resp_clients: 0.into(),
@@ -115,7 +118,7 @@ impl Shared {
 
     /// Serves a node of a cluster.
     pub(crate) fn set_node(&self, node: Arc<dyn Orders>) {
-        let places = Semaphore::new(self.limits.waiting_threads_max / 2);
+        let places = Semaphore::new(self.limits.waiting_threads_max / 4);
         let told = self.orders.set(node).is_ok() && self.waiting_for_others.set(places).is_ok();
         debug_assert!(told, "a server is told once of which node it is");
     }

@@ -54,6 +54,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stream::Streaming;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Sleep;
 use window::Awaiting;
@@ -469,8 +470,13 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         self.outbox.answer(FrameKind::Call(Call::Put), putting.request, Answer::of(out.finish()), credit);
     }
 
-    /// Has a thread do something that may wait.
+    /// Has a thread do something that may wait for a device, or for a short time.
     fn on_thread(&mut self, work: impl FnOnce() -> Done<S> + Send + 'static) {
+        self.on_thread_behind(None, work);
+    }
+
+    /// The same, behind others of its kind.
+    fn on_thread_behind(&mut self, others: Option<Arc<Semaphore>>, work: impl FnOnce() -> Done<S> + Send + 'static) {
         let (sender, _) = self.work.done.get_or_insert_with(unbounded_channel);
         let sender = sender.clone();
         self.work.on_threads += 1;
@@ -486,7 +492,17 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         if self.shared.at_once {
             return on_thread();
         }
-        tokio::task::spawn_blocking(on_thread);
+        let Some(others) = others else {
+            tokio::task::spawn_blocking(on_thread);
+            return;
+        };
+        tokio::spawn(async move {
+            let turn = others.acquire_owned().await;
+            tokio::task::spawn_blocking(move || {
+                on_thread();
+                drop(turn);
+            });
+        });
     }
 
     /// Has a task do something that waits for other nodes.
@@ -593,8 +609,9 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             groups[number % left].push((putting.puts[one.index()].clone(), one));
         }
         for group in groups {
-            let served = served.clone();
-            self.on_thread(move || Done::Put { job, outcomes: put::wait_all(&served, group, from) });
+            let (served, others) = (served.clone(), self.shared.waiting_puts.clone());
+            let put = move || Done::Put { job, outcomes: put::wait_all(&served, group, from) };
+            self.on_thread_behind(Some(others), put);
         }
         self.work.jobs.insert(job, Job { putting, left });
     }

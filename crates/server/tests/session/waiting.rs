@@ -65,6 +65,33 @@ fn a_frame_of_puts_that_wait_takes_no_more_threads_than_allowed() {
     }
 }
 
+/// However many wait for space, threads are left for what frees it.
+#[test]
+fn puts_without_space_leave_threads_for_what_frees_it() {
+    let scene = Scene::with(|limits| limits.waiting_threads_max = 4, |config| config.hot_bytes = 4 << 20);
+    scene.event(1, 100);
+    let next = scene.fill(50_000);
+    let wait = Some(Duration::from_secs(20));
+    let mut producers: Vec<Raw> = (0..8).map(|_| scene.client()).collect();
+    let waiting = producers.iter_mut().zip(next + 1..).map(|(raw, event)| {
+        let (meta, payload) = put(&scene.keyspace, &[(scene.key(event, 0), &[1; 50_000], wait)]);
+        raw.send(Call::Put, &meta, &payload)
+    });
+    let waiting: Vec<_> = waiting.collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let mut operator = scene.client();
+    let from = Instant::now();
+    let holds = serde_json::to_vec(&Control::Holds).unwrap();
+    assert!(!operator.ask(FrameKind::Control, &holds, b"").head.flags.is_error());
+    let bounds = Bounds::parse(&scene.keyspace.schema, "1/100000-100030").unwrap();
+    assert!(scene.store.remove_range(&bounds).unwrap() > 0);
+    assert!(from.elapsed() < Duration::from_secs(10), "it waited behind the puts: {:?}", from.elapsed());
+    for (raw, number) in producers.iter_mut().zip(waiting) {
+        let _ = outcomes(&raw.answer(number)).pop().unwrap().unwrap();
+    }
+    scene.check_ledger();
+}
+
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
