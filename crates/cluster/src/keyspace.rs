@@ -22,6 +22,8 @@ pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Resu
 const ORDER: Duration = Duration::from_secs(2);
 /// How long what a client asked for waits for the home of a run, which waits for the others.
 pub(crate) const FORWARDED: Duration = Duration::from_secs(5);
+/// How long an order waits behind others at the home, such as a close: who forwarded it still hears that it was not begun.
+const IN_TURN: Duration = Duration::from_secs(4);
 
 /// Runs that are asked for at their homes: `None` while that is under way, and what a home refused lately, and when.
 pub(crate) type Wanted = Arc<Mutex<BTreeMap<u64, Option<(Kind, String, tokio::time::Instant)>>>>;
@@ -226,7 +228,7 @@ impl Keyspace {
     /// A run is stopped although its home is away: here, and on every node in contact. A stop is final, so that no order of the home
     /// can contradict it; the home stops the run when it is back (`catch_up.rs`).
     async fn stop_without_home(&self, signed: &str, order: &Control) -> Result<Vec<u8>> {
-        let _one_after_another = self.turn.lock().await;
+        let _one_after_another = self.in_turn().await?;
         let answer = self.here_as(signed, order).await?;
         for (peer, told) in self.tell_all(signed, order).await {
             if let Err(error) = told {
@@ -234,6 +236,15 @@ impl Keyspace {
             }
         }
         Ok(answer)
+    }
+
+    /// Waits until no other order is decided here.
+    ///
+    /// # Errors
+    /// `Unavailable` where one takes long; nothing was done.
+    async fn in_turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+        let busy = "another order takes long at the home of the run, such as a close; not done: repeat it";
+        tokio::time::timeout(IN_TURN, self.turn.lock()).await.map_err(|_| Error::unavailable(busy))
     }
 
     /// This node decides, and has the others do the same.
@@ -249,7 +260,7 @@ impl Keyspace {
                 "the home of run {run} is node {home}, and this is node {own} (epoch {epoch})"
             )));
         }
-        let _one_after_another = self.turn.lock().await;
+        let _one_after_another = self.in_turn().await?;
         if matches!(order, Control::RunOpen { .. }) {
             // A run stays where it begins: by the latest map that a node in contact has.
             self.hear_of_maps().await?;
@@ -434,5 +445,26 @@ impl Peer {
             standing.is_away = false;
         }
         standing.trouble.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_store::Config;
+    use forebay_testkit::media::SimMedium;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_waits_for_others_no_longer_than_its_sender() {
+        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
+        let schema = forebay_core::Keyspace::events("events", 1);
+        let store = Store::create_on(SimMedium::new(config.hot_bytes), &schema, config).unwrap();
+        let none: Connect = Arc::new(|_, _| Err(Error::internal("no other nodes")));
+        let keyspace = Keyspace::new(store, none, true);
+        let under_way = keyspace.in_turn().await.unwrap();
+        let error = tokio::time::timeout(FORWARDED, keyspace.in_turn()).await.unwrap().unwrap_err();
+        assert!(error.kind() == Kind::Unavailable && error.message().contains("not done"), "{error}");
+        drop(under_way);
+        assert!(keyspace.in_turn().await.is_ok());
     }
 }
