@@ -176,9 +176,22 @@ impl Keyspace {
         Ok(true)
     }
 
+    /// Whether a node is in contact, as far as this one knows.
+    ///
+    /// # Errors
+    /// `Unavailable` with its name and the reason.
+    pub(crate) fn answers(&self, node: u16) -> Result<()> {
+        let Some(peer) = self.known_peer(node) else { return Ok(()) };
+        let Some(why) = peer.away() else { return Ok(()) };
+        Err(Error::unavailable(format!("node {node} (`{}`) does not answer: {why}", peer.name)))
+    }
+
+    pub(crate) fn known_peer(&self, node: u16) -> Option<Arc<Peer>> {
+        self.peers.lock().get(&node).cloned()
+    }
+
     fn peer(&self, node: u16) -> Result<Arc<Peer>> {
-        let known = self.peers.lock().get(&node).cloned();
-        known.ok_or_else(|| Error::unavailable(format!("node {node} is not in this node's map")))
+        self.known_peer(node).ok_or_else(|| Error::unavailable(format!("node {node} is not in this node's map")))
     }
 
     /// Does something on the store, where it may wait.

@@ -354,6 +354,8 @@ fn under_a_look_up_table_the_holder_that_is_dead_is_named() {
     assert!(read.starts_with("-UNAVAILABLE ") && read.contains("node 3"), "{read}");
     let again = Instant::now();
     assert!(one.ask(&format!("GET {name}/1")).starts_with("-UNAVAILABLE node 3 (`n3`)"));
+    let event = one.ask(&format!("FB.EVENT {name}"));
+    assert!(event.starts_with("-UNAVAILABLE node 3 (`n3`)"), "{event}");
     assert!(again.elapsed() < FORWARD / 2, "known now: {:?}", again.elapsed());
     assert_eq!(one.ask(&format!("GET {name}/0")), format!("bytes of {name}/0"), "this one is on node 1");
     let put = one.ask(&format!("SET {}/1 x", text(&cluster.events_at(2, RUN, 4)[3])));

@@ -1,19 +1,19 @@
 //! For who has the map: a node, which goes by its own and asks nobody for one.
 
-use super::{ClusterClient, Placed};
+use super::{ClusterClient, Contact, Placed};
 use crate::options::Options;
 use forebay_core::map::ClusterMap;
 use forebay_core::{Key, Keyspace, Result};
 
 impl ClusterClient {
-    /// The nodes of a map. Connections are made when they are needed.
+    /// The nodes of a map. Connections are made when they are needed, and no node is called that is not in contact.
     ///
     /// # Errors
     /// `Invalid` for a keyspace that is not in the map.
-    pub fn by_map(keyspace: &Keyspace, map: &ClusterMap, options: Options) -> Result<ClusterClient> {
+    pub fn by_map(keyspace: &Keyspace, map: &ClusterMap, options: Options, contact: Contact) -> Result<ClusterClient> {
         let placed = Placed::of(map.clone(), &keyspace.name)?;
         let options = Options { keyspace: keyspace.name.clone(), ..options };
-        Ok(ClusterClient::over(keyspace.clone(), placed, options))
+        Ok(ClusterClient::over(keyspace.clone(), placed, options, Some(contact)))
     }
 
     /// Goes by a later map from now on; an earlier one changes nothing.

@@ -268,6 +268,7 @@ impl ClusterClient {
         }
         let ask = |(holder, keys): (u16, Vec<Key>)| {
             let client = self.inner.clients.lock().get(&holder).cloned()?;
+            self.in_contact(holder).ok()?;
             let ahead = client.get_ahead(&keys, true)?;
             Some((client, keys, ahead))
         };
@@ -369,6 +370,7 @@ impl ClusterClient {
             for (&at, one) in part.places.iter().zip(found) {
                 let one = match one {
                     Err(error) if error.kind() == Kind::Fenced => Ok(None),
+                    Err(error) if error.message().starts_with(&format!("node {holder} (")) => Err(error),
                     one => one.map_err(|error| {
                         let what = format!("node {holder}, which has the bytes: {}", error.message());
                         Error::new(error.kind(), what).with_source(error)

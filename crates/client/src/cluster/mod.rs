@@ -56,7 +56,11 @@ struct Inner {
     turn: AtomicUsize,
     /// Events that are still to be read without asking holders before their home has answered.
     not_ahead: AtomicUsize,
+    contact: Option<Contact>,
 }
+
+/// Whether a node is in contact: who knows that it is not says so, and no call waits for it.
+pub type Contact = Arc<dyn Fn(u16) -> Result<()> + Send + Sync>;
 
 /// A map, and the part of it that counts here.
 struct Placed {
@@ -146,13 +150,13 @@ impl ClusterClient {
         let keyspace = client.keyspace().clone();
         let placed = Placed::of(fetch(client)?, &keyspace.name)?;
         let options = Options { keyspace: keyspace.name.clone(), ..options };
-        Ok(ClusterClient::over(keyspace, placed, options))
+        Ok(ClusterClient::over(keyspace, placed, options, None))
     }
 
-    fn over(keyspace: Keyspace, placed: Arc<Placed>, options: Options) -> ClusterClient {
+    fn over(keyspace: Keyspace, placed: Arc<Placed>, options: Options, contact: Option<Contact>) -> ClusterClient {
         let (clients, turn, not_ahead) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         let placed = RwLock::new(placed);
-        ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn, not_ahead }) }
+        ClusterClient { inner: Arc::new(Inner { keyspace, options, placed, clients, turn, not_ahead, contact }) }
     }
 
     /// The keyspace.
@@ -170,11 +174,11 @@ impl ClusterClient {
         self.inner.clients.lock().values().for_each(Client::close);
     }
 
-    /// The same cluster, of which each call to a node ends within this time. Over a look-up table a call may ask a home and a holder.
+    /// The same cluster, of which each call to a node ends within this time, in contact or not. Over a look-up table a call may ask a home and a holder.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> ClusterClient {
         let options = Options { deadline, ..self.inner.options.clone() };
-        ClusterClient::over(self.keyspace().clone(), self.placed(), options)
+        ClusterClient::over(self.keyspace().clone(), self.placed(), options, None)
     }
 
     /// The map that the client goes by.
@@ -191,6 +195,7 @@ impl ClusterClient {
     /// # Errors
     /// `Invalid` for a node that is not in the map, `Unavailable` where it does not answer.
     pub fn node(&self, id: u16) -> Result<Client> {
+        self.in_contact(id)?;
         if let Some(client) = self.inner.clients.lock().get(&id) {
             return Ok(client.clone());
         }
@@ -207,6 +212,10 @@ impl ClusterClient {
             }
         }
         Err(Error::unavailable(format!("node {id} (`{}`): {}", node.name, reasons.join("; "))))
+    }
+
+    fn in_contact(&self, id: u16) -> Result<()> {
+        self.inner.contact.as_ref().map_or(Ok(()), |contact| contact(id))
     }
 
     /// The home of an event, by the map that the client has.

@@ -3,7 +3,7 @@
 use super::{Both, Gateway, SPACE};
 use forebay_client::Client;
 use forebay_core::{
-    Accept, Bounds, Claim, ClaimRequest, ClaimedEvent, Either, Event, EventStore, GetAny, Key, Keyspace, Kind, Lease,
+    Accept, Bounds, Claim, ClaimRequest, ClaimedEvent, Either, Event, EventStore, GetAny, Key, Keyspace, Lease,
     LeaseHolder, Ledger, MovedStore, OpenEvent, OperatedStore, Primary, PutOptions, PutOutcome, Result, ResultFragment,
     RunConfig, RunStatus, RunSummary, Sources, Stats, Token,
 };
@@ -171,19 +171,11 @@ impl EventStore for Gateway {
 }
 
 impl super::Others {
-    /// Makes a call about a fragment, which goes to one node, or to two of them.
+    /// Makes a call about a fragment, which goes to one node, or to two of them: to none if one is not in contact.
     pub(super) fn at_both<T>(&self, holder: u16, home: u16, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.answers(holder)?;
-        self.answers(home)?;
-        call().map_err(|error| {
-            // Which of both did not answer is found by a look.
-            let is_lost = matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown);
-            if holder != home && is_lost {
-                self.look_at(home, error.message());
-            }
-            let of = if self.answers(home).is_err() { home } else { holder };
-            self.named(of, error)
-        })
+        self.keyspace.answers(holder)?;
+        self.keyspace.answers(home)?;
+        self.at(home, call)
     }
 }
 

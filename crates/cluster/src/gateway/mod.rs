@@ -153,7 +153,9 @@ impl Others {
         let name = format!("node {number}, for its Redis clients");
         // A lease is its worker's, who extends it.
         let options = Options { deadline: FORWARD, extend_leases: false, name, ..client.clone() };
-        let cluster = ClusterClient::by_map(keyspace.store.keyspace(), &map, options)?;
+        let known = keyspace.clone();
+        let contact = Arc::new(move |node| known.answers(node));
+        let cluster = ClusterClient::by_map(keyspace.store.keyspace(), &map, options, contact)?;
         Ok(Others {
             node: node.clone(),
             number,
@@ -165,52 +167,44 @@ impl Others {
         })
     }
 
-    fn peer(&self, node: u16) -> Option<Arc<Peer>> {
-        self.keyspace.peers.lock().get(&node).cloned()
-    }
-
-    /// Whether a node is in contact, as far as this one knows.
-    ///
-    /// # Errors
-    /// `Unavailable` with its name and the reason.
-    fn answers(&self, node: u16) -> Result<()> {
-        let Some(peer) = self.peer(node) else { return Ok(()) };
-        let Some(why) = peer.away() else { return Ok(()) };
-        Err(Error::unavailable(format!("node {node} (`{}`) does not answer: {why}", peer.name)))
-    }
-
     fn all_answer(&self) -> Result<()> {
-        self.keyspace.all_peers().iter().try_for_each(|peer| self.answers(peer.node))
+        self.keyspace.all_peers().iter().try_for_each(|peer| self.keyspace.answers(peer.node))
     }
 
-    /// Makes a call at a node that is in contact.
+    /// Makes a call at a node, which may ask others for bytes.
     fn at<T>(&self, node: u16, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.answers(node)?;
         call().map_err(|error| self.named(node, error))
     }
 
-    /// An error with the name of the node that it is from.
+    /// An error with the name of the node that it is from. If that answers nothing at all, or a holder that it needed, others need not
+    /// find that out by waiting.
     fn named(&self, node: u16, error: Error) -> Error {
-        if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown) {
-            self.look_at(node, error.message());
-        }
-        let Some(peer) = self.peer(node) else { return error };
-        let name = format!("node {node} (`{}`)", peer.name);
-        match error.message().contains(&name) {
-            true => error,
-            // Without it as a source: a line of Redis's protocol would say it twice.
-            false => Error::new(error.kind(), format!("{name}: {}", error.message())),
-        }
-    }
-
-    /// A call failed at a node: if it answers nothing at all, others need not find that out by waiting.
-    fn look_at(&self, node: u16, why: &str) {
         // A node that answers may say `Unavailable` too, of a run whose home is away.
-        let is_silent = |error: Error| matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown);
-        if let Some(peer) = self.peer(node)
-            && self.looks.node(node).and_then(|client| client.map_text()).is_err_and(is_silent)
-        {
-            peer.falls_behind(why, true);
+        let is_lost = |error: &Error| matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown);
+        let mut from = node;
+        if is_lost(&error) {
+            let mut asked = self.keyspace.all_peers();
+            asked.retain(|peer| peer.node == node || self.cluster.has_tables());
+            let is_silent = |peer: &&Arc<Peer>| {
+                let look = || self.looks.node(peer.node).and_then(|client| client.map_text());
+                peer.away().is_none() && look().is_err_and(|error| is_lost(&error))
+            };
+            match asked.iter().find(is_silent) {
+                Some(found) => {
+                    found.falls_behind(error.message(), true);
+                    from = found.node;
+                }
+                // Another call found it out meanwhile.
+                None => from = asked.iter().find(|peer| peer.away().is_some()).map_or(node, |away| away.node),
+            }
+        }
+        let name = |peer: &Peer| format!("node {} (`{}`)", peer.node, peer.name);
+        match self.keyspace.known_peer(from) {
+            // Without it as a source: a line of Redis's protocol would say it twice.
+            Some(peer) if !self.keyspace.all_peers().iter().any(|peer| error.message().contains(&name(peer))) => {
+                Error::new(error.kind(), format!("{}: {}", name(&peer), error.message()))
+            }
+            _ => error,
         }
     }
 }
