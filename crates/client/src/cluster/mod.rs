@@ -62,6 +62,9 @@ struct Inner {
 /// Whether a node is in contact: who knows that it is not says so, and no call waits for it.
 pub type Contact = Arc<dyn Fn(u16) -> Result<()> + Send + Sync>;
 
+/// How long nodes are asked for a later map, after one has fenced a call or has not answered it.
+const LEARN: Duration = Duration::from_secs(2);
+
 /// A map, and the part of it that counts here.
 struct Placed {
     map: ClusterMap,
@@ -244,7 +247,11 @@ impl ClusterClient {
     /// Fetches the map from the nodes that answer; `true` if one of them has a later one of the same cluster.
     fn learn(&self) -> bool {
         let placed = self.placed();
-        let maps = self.at_each(&placed, fetch).into_iter().filter_map(Result::ok);
+        // With other connections, because of the time: a node that does not answer, for which all this may be, would keep the call as
+        // long again.
+        let options = Options { deadline: self.inner.options.deadline.min(LEARN), ..self.inner.options.clone() };
+        let asking = ClusterClient::over(self.keyspace().clone(), placed.clone(), options, self.inner.contact.clone());
+        let maps = asking.at_each(&placed, fetch).into_iter().filter_map(Result::ok);
         let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace().name).ok());
         let is_later = newest.is_some();

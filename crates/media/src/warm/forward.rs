@@ -21,7 +21,9 @@ pub(super) struct ForwardReader<'a> {
 
 impl<'a> ForwardReader<'a> {
     pub(super) fn new(device: &'a dyn Device, file: FileId, container_bytes: u64) -> ForwardReader<'a> {
-        ForwardReader { device, file, container_bytes, buffer: Buffer::new(NEAR_BYTES), start: 0, length: 0 }
+        // Nothing longer is read of a small container.
+        let buffer = Buffer::new(NEAR_BYTES.min(container_bytes as usize));
+        ForwardReader { device, file, container_bytes, buffer, start: 0, length: 0 }
     }
 
     /// `bytes` bytes at a position; `None` where they pass the container's end.

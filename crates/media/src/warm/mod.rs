@@ -28,6 +28,7 @@ mod read;
 mod reclaim;
 mod recover;
 mod request;
+mod rest;
 mod scan;
 mod space;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! own), closed; the last free container is only for moves, which empty others (`reserve`); no I/O under the lock.
 //!
 //! *On failure*: without a container a writer gets `Full`; a device that failed, stalls or has containers that movers
-//! claimed is taken only where there is no choice.
+//! claimed is taken only where there is no choice, and one that fails whatever is begun on it rests (`rest.rs`).
 
 use super::container::{Container, Phase};
 use super::control::Control;
@@ -12,11 +12,13 @@ use super::counters::{Counters, DeviceCounts};
 use super::device::{Device, FileId};
 use super::pool::Pool;
 use super::request::{ImagePlace, Target, WarmShape};
+use super::rest::Rest;
 use crate::bytes::{
     CONTAINER_DATA_OFFSET, ContainerHeader, ContainerKind, DirectoryBuilder, ExtentHead, ImageLayout, Stream,
 };
 use crate::sync::deadline_after;
-use forebay_core::{Error, Result};
+use forebay_core::mutants::is_planted;
+use forebay_core::{Clock, Error, MonotonicClock, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -46,6 +48,7 @@ pub struct Warm {
     pub(super) pool: Pool,
     /// The store is being closed: what is under way then has until this moment.
     closing_by: OnceLock<Instant>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// A device and what is known of it.
@@ -56,6 +59,7 @@ pub(super) struct DeviceSlot {
     pub(super) counters: Counters,
     pub(super) stalled: AtomicBool,
     pub(super) control: Mutex<Control>,
+    pub(super) rest: Mutex<Rest>,
     /// Writers that have a container of it.
     pub(super) writers: AtomicU32,
     pub(super) poisoned: AtomicU32,
@@ -76,6 +80,7 @@ impl DeviceSlot {
             counters: Counters::default(),
             stalled: AtomicBool::new(false),
             control: Mutex::default(),
+            rest: Mutex::default(),
             writers: AtomicU32::new(0),
             poisoned: AtomicU32::new(0),
             draining: AtomicU32::new(0),
@@ -227,7 +232,13 @@ impl Warm {
             recovered: AtomicBool::new(false),
             pool: Pool::new(),
             closing_by: OnceLock::new(),
+            clock: Arc::new(MonotonicClock::default()),
         }
+    }
+
+    /// Ages of what is filled, and rests of devices, go by this clock; what waits for a device, by the machine's.
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Warm {
+        Warm { clock, ..self }
     }
 
     /// The store closes: what is under way has this many stalls in all, and one for each step after that.
@@ -372,6 +383,14 @@ impl Warm {
         if candidates.is_empty() {
             return Err(Error::unavailable(format!("no warm device for {target:?} is there and takes data")));
         }
+        let now = self.clock.timer().now();
+        candidates.retain(|(_, number)| !self.devices[*number as usize].rest.lock().is_on(now));
+        if candidates.is_empty() {
+            return Err(Error::unavailable(format!(
+                "each warm device for {target:?} failed all that was begun on it; it is tried again within {:?}",
+                Rest::LONGEST
+            )));
+        }
         candidates.sort_by_key(|(avoid, number)| {
             let slot = &self.devices[*number as usize];
             let free = space.free[*number as usize].len();
@@ -431,7 +450,7 @@ impl Warm {
             let mut header = container.header.lock();
             *header = ContainerHeader {
                 // Before its first byte: nothing of the filling before verifies from now on.
-                generation: header.generation.wrapping_add(1),
+                generation: header.generation.wrapping_add(u32::from(!is_planted("generation-kept"))),
                 state: crate::bytes::ContainerState::Filling,
                 kind,
                 stream,
@@ -445,6 +464,7 @@ impl Warm {
         let begun = container.set_phase(&[Phase::Empty], Phase::Filling);
         debug_assert!(begun, "container {number} was taken and was not empty");
         self.devices[container.device as usize].used.fetch_add(CONTAINER_DATA_OFFSET, Ordering::Relaxed);
+        let now = self.clock.timer().now();
         Filling {
             container: number,
             device: container.device,
@@ -459,8 +479,8 @@ impl Warm {
             fragments: 0,
             payload_bytes: 0,
             directory: DirectoryBuilder::new(),
-            touched: Instant::now(),
-            begun: Instant::now(),
+            touched: now,
+            begun: now,
         }
     }
 

@@ -60,7 +60,7 @@ impl Warm {
     /// `Unavailable` where a device fails, or does not answer by the deadline; the others are closed.
     pub fn close_filling(self: &Arc<Warm>, idle: Duration, deadline: Instant) -> Result<()> {
         self.close_all(
-            self.take_parked(|filling| filling.touched.elapsed() >= idle || self.is_leaving(filling.device)),
+            self.take_parked(|filling| self.age(filling.touched) >= idle || self.is_leaving(filling.device)),
             deadline,
         )
     }
@@ -75,7 +75,16 @@ impl Warm {
         is_over: &dyn Fn(u64) -> bool,
         deadline: Instant,
     ) -> Result<()> {
-        self.close_all(self.take_parked(|filling| is_due(filling, age, is_over)), deadline)
+        self.close_all(self.take_parked(|filling| self.is_due(filling, age, is_over)), deadline)
+    }
+
+    fn age(&self, moment: Instant) -> Duration {
+        self.clock.timer().now().saturating_duration_since(moment)
+    }
+
+    /// Whether a container is closed for movers, although it has room.
+    fn is_due(&self, filling: &Filling, age: Duration, is_over: &dyn Fn(u64) -> bool) -> bool {
+        filling.stream.is_decided() && (self.age(filling.begun) >= age || is_over(filling.run))
     }
 
     fn close_all(self: &Arc<Warm>, fillings: Vec<Filling>, deadline: Instant) -> Result<()> {
@@ -95,17 +104,12 @@ impl Warm {
     }
 }
 
-/// Whether a container is closed for movers, although it has room.
-fn is_due(filling: &Filling, age: Duration, is_over: &dyn Fn(u64) -> bool) -> bool {
-    filling.stream.is_decided() && (filling.begun.elapsed() >= age || is_over(filling.run))
-}
-
 impl Writer {
     /// Whether it has what movers wait for: a container that [`Warm::close_begun`] would close, or one that takes no more and waits
     /// for this writer's next call to become full. Whatever it writes itself: a shared one may have come to it from another writer.
     pub fn keeps_from_movers(&self, age: Duration, is_over: &dyn Fn(u64) -> bool) -> bool {
-        let mut all = self.pipeline.fillings();
-        all.any(|(filling, is_closing)| is_due(filling, if is_closing { Duration::ZERO } else { age }, is_over))
+        let (warm, mut all) = (&self.pipeline.warm, self.pipeline.fillings());
+        all.any(|(filling, is_closing)| warm.is_due(filling, if is_closing { Duration::ZERO } else { age }, is_over))
     }
 
     fn over(warm: &Arc<Warm>, target: Target, filling: Filling) -> Result<Writer> {

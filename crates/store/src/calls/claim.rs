@@ -16,6 +16,7 @@ use crate::events::State;
 use crate::placement::{CLAIMS_MAX, Claimed};
 use crate::shards::Shard;
 use crate::{RunState, Store};
+use forebay_core::mutants::is_planted;
 use forebay_core::{
     Bounds, Claim, ClaimRequest, ClaimedEvent, Error, LiveState, MovedStore, Primary, Result, Source, Token, Unit,
     crc32c_append,
@@ -156,7 +157,13 @@ impl Engine {
 
     /// A claim has ended without a proof.
     fn let_go(&self, claimed: &Claimed) {
-        let (Unit::Container { container, .. }, Some(level)) = (&claimed.unit, &self.placement.level) else { return };
+        let (Unit::Container { container, generation, .. }, Some(level)) = (&claimed.unit, &self.placement.level)
+        else {
+            return;
+        };
+        if is_planted("claim-is-proof") {
+            _ = self.begin_custody(*container, *generation);
+        }
         *self.claims.lock().unproved.entry(*container).or_default() += 1;
         level.unproved_claims.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = level.warm.end_drain(*container, Some(&level.log)) {

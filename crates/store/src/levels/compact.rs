@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Events emptied out of a container in one round.
 const BATCH_EVENTS: usize = 1024;
-/// Pause after a container could not be read.
+/// Pause after a container could not be read, or nothing took what lives in it.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause before containers of devices that leave are tried again, in which there were only copies.
 const RETRY: Duration = Duration::from_secs(1);
@@ -104,7 +104,9 @@ impl Engine {
             }
         }
         let any = !batch.is_empty();
-        self.write_batch(level, demoter, batch, ExtentKind::Moved, !leaving);
+        if !self.write_batch(level, demoter, batch, ExtentKind::Moved, !leaving) {
+            demoter.compacting.again = Some(self.deadline_after(PAUSE));
+        }
         // To the end: the container is for new images only once all that was live in it is durable elsewhere.
         self.settle_durable(level, demoter, 0);
         debug_assert!(!demoter.is_pending(), "moves are durable before their container is reclaimed");

@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::events::{Flag, State, Word};
 use crate::placement::{At, Demoter, Level, Moving, Open, Written, at};
 use crate::shards::Shard;
+use forebay_core::mutants::is_planted;
 use forebay_core::{Kind, LiveState, Order, Primary, Result};
 use forebay_media::bytes::{Entry, ExtentKind, ImageRecord, ImageState};
 use forebay_media::hot::Location;
@@ -44,7 +45,8 @@ impl Engine {
         any
     }
 
-    /// Writes planned events, target by target; those that are `rescued` also into the last free container.
+    /// Writes planned events, target by target; those that are `rescued` also into the last free container. `false` where some
+    /// found no place, or a device refused them: they stay where they are.
     pub(crate) fn write_batch(
         &self,
         level: &Level,
@@ -52,7 +54,7 @@ impl Engine {
         batch: Vec<Moving>,
         kind: ExtentKind,
         rescued: bool,
-    ) {
+    ) -> bool {
         let mut by_target: Vec<(Target, Vec<Moving>)> = Vec::new();
         for mut moving in batch {
             if let Err(error) = self.read_parts(&mut moving) {
@@ -71,15 +73,24 @@ impl Engine {
                 None => by_target.push((target, vec![moving])),
             }
         }
+        let mut taken = true;
         for (target, moving) in by_target {
-            self.write_to(level, demoter, target, moving, kind);
+            taken &= self.write_to(level, demoter, target, moving, kind);
         }
+        taken
     }
 
-    fn write_to(&self, level: &Level, demoter: &mut Demoter, target: Target, mut batch: Vec<Moving>, kind: ExtentKind) {
+    fn write_to(
+        &self,
+        level: &Level,
+        demoter: &mut Demoter,
+        target: Target,
+        mut batch: Vec<Moving>,
+        kind: ExtentKind,
+    ) -> bool {
         if level.is_refused(self.timer().now()) && !target.moving {
             batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
-            return;
+            return false;
         }
         let at = match self.open_writer(level, demoter, &target) {
             Ok(at) => at,
@@ -90,7 +101,7 @@ impl Engine {
                 // Asked again after a pause: planning events costs their locks, and a full level stays full for a while.
                 level.refuse(self.timer().now());
                 batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
-                return;
+                return false;
             }
         };
         let most = level.image_bytes_max;
@@ -139,17 +150,18 @@ impl Engine {
                 }
                 open.pending.push_back((ticket, bytes, written));
                 demoter.in_flight += bytes;
+                true
             }
             // Nothing of it was written. What fits goes, and what it was in becomes free: as a whole it might never fit.
             Err(error) if error.kind() == Kind::Full => {
                 if batch.len() == 1 {
                     level.refuse(self.timer().now());
                     batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
-                    return;
+                    return false;
                 }
                 let rest = batch.split_off(batch.len() / 2);
-                self.write_to(level, demoter, target, batch, kind);
-                self.write_to(level, demoter, target, rest, kind);
+                let taken = self.write_to(level, demoter, target, batch, kind);
+                self.write_to(level, demoter, target, rest, kind) && taken
             }
             Err(error) => {
                 level.note(error.to_string());
@@ -165,6 +177,7 @@ impl Engine {
                     self.stay(moving, true, &doubted);
                 }
                 self.give_up_writer(level, demoter, at);
+                false
             }
         }
     }
@@ -238,6 +251,7 @@ impl Engine {
         // Of a writer that failed, what was durable before counts all the same.
         let (durable, failed) = match durable {
             Ok(durable) => (durable, None),
+            Err(error) if is_planted("moved-undurable") => (last, Some(error)),
             Err(error) => (open.writer.durable(), Some(error)),
         };
         let mut settled = Vec::new();

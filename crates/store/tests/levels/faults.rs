@@ -4,7 +4,7 @@
 use super::{events_of, two_levels};
 use crate::common::fixture::RUN;
 use crate::common::{TempDir, eventually, key, payload};
-use forebay_store::core::{Error, Kind, LiveState, Primary};
+use forebay_store::core::{Error, Kind, Level, LiveState, ManualTime, Primary};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice};
 use std::collections::{BTreeMap, BTreeSet};
@@ -356,7 +356,7 @@ fn a_poisoned_container_is_rescued() {
     });
     for event in 0..16 {
         let fragment = store.get(&key(RUN, event, 0)).unwrap().unwrap();
-        assert_eq!(fragment.level(), forebay_store::core::Level::Warm, "event {event}");
+        assert_eq!(fragment.level(), Level::Warm, "event {event}");
     }
     told.check(&store, "rescued", true);
     let used = store.containers().iter().filter(|container| container.state == "poisoned").count();
@@ -367,6 +367,48 @@ fn a_poisoned_container_is_rescued() {
     told.check(&store, "reopened", true);
     // In the next life it is tried, and serves again.
     eventually(&store, "tried again", || store.containers().iter().all(|container| container.state != "poisoned"));
+}
+
+/// A device that refuses writes for a while costs some containers, not all, and its poisoned one is not read over and over.
+#[test]
+fn a_device_that_is_away_for_a_while_keeps_its_containers() {
+    let mut setup = Setup::new(1);
+    let time = Arc::new(ManualTime::default());
+    setup.config.clock = time.clone();
+    let store = setup.create();
+    let mut told = Told::default();
+    for event in 0..8 {
+        told.put(&store, event, 0, true);
+        told.put(&store, event, 1, false);
+    }
+    store.tick();
+    let device = &setup.devices[0];
+    device.refuse_writes("");
+    for event in 8..16 {
+        told.put(&store, event, 0, false);
+        told.put(&store, event, 1, false);
+    }
+    let counts = || {
+        let poisoned = store.containers().iter().filter(|container| container.state == "poisoned").count();
+        (poisoned, device.count(Operation::Read))
+    };
+    (0..5).for_each(|_| store.tick());
+    let before = counts();
+    assert!((1..4).contains(&before.0), "{before:?}");
+    (0..20).for_each(|_| store.tick());
+    assert_eq!(counts(), before);
+    // Each time it is tried costs one, later and later.
+    for _ in 0..60 {
+        time.advance(Duration::from_secs(1));
+        store.tick();
+    }
+    assert!(counts().0 <= before.0 + 6, "{:?} after a minute", counts());
+    device.heal();
+    eventually(&store, "it takes data again", || {
+        time.advance(Duration::from_secs(1));
+        (0..16).all(|event| store.get(&key(RUN, event, 0)).unwrap().unwrap().level() == Level::Warm)
+    });
+    told.check(&store, "moved", true);
 }
 
 /// Nothing can be moved out of a container that has only copies of what the hot level has: the next one that failed is
@@ -483,7 +525,7 @@ fn a_stalled_device_is_named_and_the_hot_level_goes_on() {
     assert!(began.elapsed() < Duration::from_secs(40), "a persisted put waits for the device's patience");
     let stats = store.warm_stats().unwrap();
     assert!(stats.devices[0].stalled, "{stats:?}");
-    let lease = store.get_any(&GetAny { n: 1, level: Some(forebay_store::core::Level::Hot), ..GetAny::default() });
+    let lease = store.get_any(&GetAny { n: 1, level: Some(Level::Hot), ..GetAny::default() });
     let lease = lease.unwrap().pop().expect("an event of the hot level");
     let event = store.schema().values(lease.primary.as_bytes())[1];
     lease.reject().unwrap();
@@ -544,9 +586,7 @@ fn a_device_that_vanishes_takes_only_what_stood_on_it() {
         assert_eq!(fragment.to_vec(), bytes(event, 0));
     }
     assert!(
-        (100..130).any(|event| {
-            store.get(&key(RUN, event, 0)).unwrap().unwrap().level() == forebay_store::core::Level::Warm
-        }),
+        (100..130).any(|event| { store.get(&key(RUN, event, 0)).unwrap().unwrap().level() == Level::Warm }),
         "demotion goes on to the other device: {:?}",
         store.warm_stats().unwrap().notes
     );

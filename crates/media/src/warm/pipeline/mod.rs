@@ -348,7 +348,7 @@ impl Pipeline {
             debug_assert!(work.cursor.is_multiple_of(CONTAINER_BLOCK_BYTES), "an extent that ends inside of a block");
             let bytes = work.cursor - work.filling.position;
             work.filling.position = work.cursor;
-            work.filling.touched = Instant::now();
+            work.filling.touched = self.warm.clock.timer().now();
             self.warm.devices[work.filling.device as usize].used.fetch_add(bytes, Ordering::Relaxed);
             self.dirty = true;
         }

@@ -1,7 +1,7 @@
 //! Handles completions of the pipeline and what they make possible: commits, closing, waiting, failing.
 
 use super::{Bytes, CLOSING_MAX, Commit, Lane, Pipeline, RETRIES_MAX, Role, Stage, TURN, What, Work, Write};
-use crate::bytes::{CONTAINER_BLOCK_BYTES, ContainerState, DirectoryPlace};
+use crate::bytes::{CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerState, DirectoryPlace};
 use crate::warm::buffer::Buffer;
 use crate::warm::device::{BLOCK_BYTES, Done};
 use crate::warm::request::STALLS_MAX;
@@ -284,7 +284,9 @@ impl Pipeline {
         if work.failed {
             return;
         }
-        self.warm.devices[device as usize].counters.committed();
+        let slot = &self.warm.devices[device as usize];
+        slot.counters.committed();
+        slot.rest.lock().end();
         for commit in &mut self.commits {
             commit.done |= commit.work == serial && commit.sequence <= sequence;
         }
@@ -314,6 +316,9 @@ impl Pipeline {
         let warm = self.warm.clone();
         let container = &warm.containers[number as usize];
         warm.poison(container);
+        if durable == CONTAINER_DATA_OFFSET {
+            warm.devices[container.device as usize].rest.lock().begin(warm.clock.timer().now());
+        }
         if stage == Stage::Open
             && let Some(work) = self.work(serial)
         {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sim::{Fault, FaultyDevice, Operation};
+use forebay_core::ManualTime;
 
 struct Rig {
     faulty: Arc<FaultyDevice>,
@@ -104,6 +105,46 @@ fn every_failed_write_or_sync_leaves_what_was_committed() {
             assert!(failures > 25, "{operation:?} {fault:?}: {failures}");
         }
     }
+}
+
+/// A device that is away for some seconds would cost all of its containers until the next life.
+#[test]
+fn a_device_that_fails_all_that_is_begun_on_it_rests() {
+    let faulty = FaultyDevice::new(sim("one"));
+    let time = Arc::new(ManualTime::default());
+    let warm = Warm::create(vec![faulty.clone() as Arc<dyn Device>], vec![bytes_for(8)], STORE, WIDTHS, SHAPE);
+    let warm = Arc::new(warm.unwrap().with_clock(time.clone()));
+    let poisoned = || warm.devices()[0].poisoned;
+    let fails = |containers: u32| {
+        for _ in 0..3 {
+            let written = warm.writer(&target(1)).and_then(|mut writer| {
+                append(&mut writer, &[Event::new(1, &[5000])])?;
+                let ticket = writer.commit()?;
+                writer.wait(ticket, soon())
+            });
+            assert_eq!(written.unwrap_err().kind(), Kind::Unavailable);
+        }
+        assert_eq!(poisoned(), containers);
+    };
+    faulty.refuse_writes("");
+    // The first one may be a bad place on a good device.
+    fails(2);
+    time.advance(Duration::from_secs(1));
+    fails(3);
+    faulty.heal();
+    time.advance(Duration::from_secs(1));
+    fails(3);
+    time.advance(Duration::from_secs(1));
+    write_durably(&mut warm.writer(&target(1)).unwrap(), &[Event::new(2, &[5000])]);
+    // What had taken something fails alone: the next one is begun at once.
+    faulty.inject(Some(Operation::Sync), faulty.count(Operation::Sync) + 1, Fault::Fails);
+    let mut writer = warm.writer(&target(1)).unwrap();
+    append(&mut writer, &[Event::new(3, &[5000])]).unwrap();
+    let ticket = writer.commit().unwrap();
+    assert_eq!(writer.wait(ticket, soon()).unwrap_err().kind(), Kind::Unavailable);
+    drop(writer);
+    assert_eq!(poisoned(), 4);
+    write_durably(&mut warm.writer(&target(1)).unwrap(), &[Event::new(4, &[5000])]);
 }
 
 #[test]
