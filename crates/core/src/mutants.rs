@@ -8,7 +8,7 @@ thread_local! {
 }
 
 /// The planted faults, with what each does; those of several nodes are found by several only.
-pub const MUTANTS: [(&str, &str); 9] = [
+pub const MUTANTS: [(&str, &str); 12] = [
     ("ack-unfenced", "a put is answered before its record is durable"),
     ("decision-unfenced", "a decision is carried out before its record is durable"),
     ("stale-token", "a verdict is taken under a lease that is over"),
@@ -18,6 +18,9 @@ pub const MUTANTS: [(&str, &str); 9] = [
     ("duplicate-uncounted", "the account has a repeated fragment as offered, and in no outcome"),
     ("close-unlogged", "the close of a run is not journaled"),
     ("lost-is-stored", "a client takes a put without an answer for stored"),
+    ("moved-undurable", "what a device refused to make durable counts as moved there"),
+    ("claim-is-proof", "a claim that ended without a proof counts as proved"),
+    ("generation-kept", "a container is filled again without a new generation"),
 ];
 
 /// The planted faults of a cluster, with what each does.

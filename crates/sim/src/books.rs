@@ -51,6 +51,8 @@ pub(crate) struct EventBook {
     /// Verdicts without an answer.
     perhaps: Vec<(Token, Judged)>,
     released: Option<Known>,
+    /// Sources whose fragments the archive has.
+    archived: BTreeSet<u64>,
     /// When it was granted last.
     granted: Option<Instant>,
     /// When it was seen under a lease that should be over: a new grant may be on its way, but not for long.
@@ -206,6 +208,21 @@ impl Books {
         }
     }
 
+    /// A mover has read a fragment, with these bytes.
+    pub(crate) fn read(&self, (run, event, source): (u64, u64, u64), bytes: &[u8]) -> Checked {
+        let puts = self.runs.get(&run).and_then(|run| run.events.get(&event)).and_then(|book| book.puts.get(&source));
+        check_bytes(&format!("{run}/{event}/{source} in the archive"), puts, |offered| offered == bytes)
+    }
+
+    /// The archive has these fragments.
+    pub(crate) fn archived(&mut self, fragments: Vec<(u64, u64, u64)>) {
+        for (run, event, source) in fragments {
+            if let Some(book) = self.runs.get_mut(&run).and_then(|run| run.events.get_mut(&event)) {
+                book.archived.insert(source);
+            }
+        }
+    }
+
     /// What the home of an event has of it must agree with what was answered; `calm` is how long no fault has been there.
     pub(crate) fn check_event(
         &self,
@@ -217,10 +234,15 @@ impl Books {
         let name = format!("{run}/{event}");
         let Some((state, fragments)) = found else {
             let was_stored = book.puts.values().any(|puts| puts.stored.is_some());
+            let mut stored = book.puts.iter().filter(|(_, puts)| puts.stored.is_some());
+            let may_go = book.released.is_some() || stored.all(|(source, _)| book.archived.contains(source));
             let may_be_gone = match book.verdict {
                 Some((_, Judged::Rejected)) => true,
-                Some((_, Judged::Accepted)) => book.released.is_some(),
-                None => book.released.is_some() || book.perhaps.iter().any(|(_, judged)| *judged == Judged::Rejected),
+                Some((_, Judged::Accepted)) => may_go,
+                None => {
+                    let perhaps = |what| book.perhaps.iter().any(|(_, judged)| *judged == what);
+                    book.released.is_some() || perhaps(Judged::Rejected) || perhaps(Judged::Accepted) && may_go
+                }
             };
             return if was_stored && !may_be_gone {
                 Err(format!("{name}: stored, {:?}, and gone", book.verdict.map(|verdict| verdict.1)))

@@ -1,6 +1,7 @@
 //! What goes wrong, and when: drawn from the seed before the simulation begins, so that single faults can be left out.
 
 use crate::net::Place;
+use crate::world::Plan;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
@@ -30,29 +31,36 @@ pub(crate) enum Fault {
     StepCalendar(Place, i64),
     /// No worker asks for events: stores fill.
     Strike(Duration),
+    /// Devices of a node take nothing: writes and syncs fail.
+    DevicesFail(Place, Duration),
+    /// Nobody empties the warm levels.
+    ArchiveAway(Duration),
 }
 
 /// Mean time between two faults.
 const MEAN: f64 = 45.0;
 
-/// All faults of a simulation of this length, in order, with their moments.
-pub(crate) fn schedule(seed: u64, length: Duration, nodes: usize) -> Vec<(Duration, Fault)> {
-    let mut random = SmallRng::seed_from_u64(seed ^ 0xFA17);
+/// All faults of a simulation, in order, with their moments.
+pub(crate) fn schedule(plan: &Plan) -> Vec<(Duration, Fault)> {
+    let mut random = SmallRng::seed_from_u64(plan.seed ^ 0xFA17);
     let mut at = Duration::from_secs(10);
     let mut all = Vec::new();
-    while at < length {
-        all.push((at, draw(&mut random, nodes)));
+    while at < plan.length {
+        all.push((at, draw(&mut random, plan.places().len(), plan.devices() > 0)));
         at += Duration::from_secs_f64(random.random_range(0.1..2.0 * MEAN));
     }
     all
 }
 
-fn draw(random: &mut SmallRng, nodes: usize) -> Fault {
+fn draw(random: &mut SmallRng, nodes: usize, has_warm: bool) -> Fault {
     let mut time = |least: u64, most: u64| Duration::from_millis(random.random_range(least..most));
     let (short, long, strike) = (time(10, 3000), time(1000, 40_000), time(20_000, 300_000));
     let down = if random.random_bool(0.8) { short } else { long };
     let lasts = if random.random_bool(0.7) { short } else { long };
     let node = random.random_range(1..=nodes);
+    if has_warm && random.random_bool(0.25) {
+        return if random.random_bool(0.6) { Fault::DevicesFail(node, lasts) } else { Fault::ArchiveAway(strike) };
+    }
     match random.random_range(0..if nodes > 1 { 13 } else { 11 }) {
         0 | 1 => Fault::Kill { node, step: random.random_range(1..60), down },
         2 | 3 => Fault::PowerLoss { node, step: random.random_range(1..60), seed: random.random(), down },

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! seed ─▶ faults, latencies, work ─▶ one thread of tokio, whose time goes on when nothing is left to do
-//!                                        ├ nodes: each a store on a medium that forgets, sessions, its part in a cluster
+//!                                        ├ nodes: each a store on media that forget, sessions, its part in a cluster
 //!                                        ├ producers, workers, an operator: the async client over streams in memory
+//!                                        ├ movers, where stores have a warm level
 //!                                        └ books: what was offered, answered, granted; what must hold of it
 //! ```
 //!
 //! *Invariants*: the same plan has the same trace (`hash`); what the books check is in `books.rs` and `verify.rs`.
 //!
-//! *Not here*: real threads and sockets (chaos in `forebay-testkit`, tests of `forebay-server`), devices of the warm level.
+//! *Not here*: real threads and sockets (chaos in `forebay-testkit`, tests of `forebay-server`).
 
+mod archive;
 mod books;
 mod clock;
 mod faults;

@@ -1,4 +1,4 @@
-//! A node: the store on a medium that forgets, its sessions, its ticks, its part in a cluster; killed at any step and opened again.
+//! A node: the store on media that forget, its sessions, its ticks, its part in a cluster; killed at any step and opened again.
 //!
 //! ```text
 //! open ─▶ live ─▶ armed: before some step of the medium the image is taken, and the node is dead ─▶ down ─▶ open from the image
@@ -14,8 +14,8 @@ use forebay_cluster::Node;
 use forebay_core::map::ClusterMap;
 use forebay_core::{Clock, Error, Keyspace, Result, SeededRandom};
 use forebay_server::{Limits, Served, Sessions};
-use forebay_store::{Config, Store};
-use forebay_testkit::media::SimMedium;
+use forebay_store::{Config, Store, WarmDevice};
+use forebay_testkit::media::{FaultyDevice, SimDevice, SimMedium};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -35,15 +35,56 @@ const SEGMENT_BYTES: u64 = 32 << 10;
 /// Between two looks whether a store has something to do.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Bytes of each warm device that a store may use, of which containers are a part.
+const WARM_BYTES: u64 = 1 << 20;
+const CONTAINER_BYTES: u64 = 64 << 10;
+/// How long events stay in custody that the archive has.
+const CUSTODY: Duration = Duration::from_secs(10);
+
+/// What a store is on: memory, and the devices of its warm level, if it has one.
+#[derive(Clone)]
+pub(crate) struct Media {
+    medium: Arc<SimMedium>,
+    devices: Vec<Arc<SimDevice>>,
+    /// The same as the store has them, in one life.
+    faulty: Vec<Arc<FaultyDevice>>,
+}
+
+impl Media {
+    pub(crate) fn new(devices: usize) -> Media {
+        let device = |number| SimDevice::new(&format!("warm {number}"), 2 * WARM_BYTES);
+        Media::over(SimMedium::new(MEDIUM_BYTES), (0..devices).map(device).collect())
+    }
+
+    fn over(medium: Arc<SimMedium>, devices: Vec<Arc<SimDevice>>) -> Media {
+        let faulty = devices.iter().map(|device| FaultyDevice::new(device.clone())).collect();
+        Media { medium, devices, faulty }
+    }
+
+    /// What a death leaves now.
+    fn left(&self, death: Death) -> Left {
+        // A device keeps all of its writes by the seed 1.
+        let (image, seed) = match death {
+            Death::Kill => (self.medium.killed_now(), 1),
+            Death::PowerLoss(seed) => (self.medium.crash_now(seed), seed),
+        };
+        (image, self.devices.iter().map(|device| device.power_off(seed)).collect())
+    }
+}
+
+/// What a death left: the image of a medium, and devices.
+type Left = (Vec<u8>, Vec<Arc<SimDevice>>);
+
 /// A store, and what it is on.
-pub(crate) type Opened = (Arc<SimMedium>, Store);
+pub(crate) type Opened = (Media, Store);
 
 /// Makes a store, or opens what a life left, under the map that it went by.
 pub(crate) fn open(
     keyspace: &Keyspace,
     clock: &Arc<NodeClock>,
     seed: u64,
-    left: Option<(Arc<SimMedium>, Option<Arc<ClusterMap>>)>,
+    media: Media,
+    left: Option<Option<Arc<ClusterMap>>>,
 ) -> Result<Opened> {
     let config = Config {
         hot_bytes: MEDIUM_BYTES,
@@ -53,21 +94,20 @@ pub(crate) fn open(
         put_deadline: Duration::ZERO,
         lease: LEASE,
         max_hold: Duration::from_secs(20),
+        warm: media.faulty.iter().map(|device| WarmDevice::device(device.clone(), WARM_BYTES)).collect(),
+        container_bytes: CONTAINER_BYTES,
+        device_log_bytes: CONTAINER_BYTES,
+        custody_min: CUSTODY,
         clock: clock.clone(),
         random: Arc::new(SeededRandom::new(seed)),
         ..Config::default()
     };
-    match left {
-        None => {
-            let medium = SimMedium::new(MEDIUM_BYTES);
-            let store = Store::create_on(medium.clone(), keyspace, config)?;
-            Ok((medium, store))
-        }
-        Some((medium, map)) => {
-            let store = Store::open_on(medium.clone(), keyspace, Config { map, ..config })?;
-            Ok((medium, store))
-        }
-    }
+    let medium = media.medium.clone();
+    let store = match left {
+        None => Store::create_on(medium, keyspace, config)?,
+        Some(map) => Store::open_on(medium, keyspace, Config { map, ..config })?,
+    };
+    Ok((media, store))
 }
 
 /// One life of a node.
@@ -77,9 +117,9 @@ pub(crate) struct Life {
     is_dead: Arc<AtomicBool>,
     /// Connections that are served; those that are over, with how.
     connections: Rc<RefCell<JoinSet<&'static str>>>,
-    medium: Arc<SimMedium>,
+    media: Media,
     /// What its death left.
-    image: Arc<Mutex<Option<Vec<u8>>>>,
+    left: Arc<Mutex<Option<Left>>>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -88,7 +128,7 @@ impl Life {
     pub(crate) fn begin(
         ways: &Ways,
         place: Place,
-        (medium, store): Opened,
+        (media, store): Opened,
         map: Option<&Arc<ClusterMap>>,
         clock: &Arc<NodeClock>,
     ) -> Result<Rc<Life>> {
@@ -128,8 +168,8 @@ impl Life {
                 sleep(TICK).await;
             }
         });
-        let image = Arc::default();
-        Ok(Rc::new(Life { store, node, is_dead, connections, medium, image, tasks: [accepting, ticking] }))
+        let left = Arc::default();
+        Ok(Rc::new(Life { store, node, is_dead, connections, media, left, tasks: [accepting, ticking] }))
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -145,30 +185,38 @@ impl Life {
         Ok(())
     }
 
-    /// Ends before this step of its medium from now on, or soon; answers the medium of the next life.
-    pub(crate) async fn end(&self, ways: &Ways, place: Place, death: Death, step: u64) -> Arc<SimMedium> {
-        let (weak, image, is_dead) = (Arc::downgrade(&self.medium), self.image.clone(), self.is_dead.clone());
-        self.medium.before_step(self.medium.steps() + step, move || {
-            if let Some(medium) = weak.upgrade() {
-                die(&medium, death, &image, &is_dead);
-            }
-        });
+    /// All writes and syncs of its devices fail from now on, or none.
+    pub(crate) fn fail_devices(&self, fail: bool) {
+        self.media.faulty.iter().for_each(|device| if fail { device.refuse_writes("") } else { device.heal() });
+    }
+
+    /// Ends before this step of its medium, or of a device, from now on, or soon; answers what the next life is on.
+    pub(crate) async fn end(&self, ways: &Ways, place: Place, death: Death, step: u64) -> Media {
+        let (media, left, is_dead) = (self.media.clone(), self.left.clone(), self.is_dead.clone());
+        let dies = Arc::new(move || die(&media, death, &left, &is_dead));
+        let now = dies.clone();
+        self.media.medium.before_step(self.media.medium.steps() + step, move || now());
+        for device in &self.media.devices {
+            let now = dies.clone();
+            device.before_step(device.steps() + step, move |_| now());
+        }
         for _ in 0..200 {
             if self.is_dead() {
                 break;
             }
             sleep(Duration::from_millis(5)).await;
         }
-        die(&self.medium, death, &self.image, &self.is_dead);
+        dies();
         *ways.doors[place - 1].listening.lock() = None;
         self.tasks.iter().for_each(JoinHandle::abort);
         self.connections.borrow_mut().abort_all();
         ways.net.reset(place, None);
-        let image = self.image.lock().take().unwrap_or_default();
-        match death {
-            Death::Kill => self.medium.after_kill(image),
-            Death::PowerLoss(_) => self.medium.after_power_loss(image),
-        }
+        let (image, devices) = self.left.lock().take().unwrap_or_default();
+        let medium = match death {
+            Death::Kill => self.media.medium.after_kill(image),
+            Death::PowerLoss(_) => self.media.medium.after_power_loss(image),
+        };
+        Media::over(medium, devices)
     }
 }
 
@@ -181,14 +229,11 @@ pub(crate) enum Death {
     PowerLoss(u64),
 }
 
-/// Takes the image now, if nobody has.
-fn die(medium: &SimMedium, death: Death, image: &Mutex<Option<Vec<u8>>>, is_dead: &AtomicBool) {
-    let mut image = image.lock();
-    if image.is_none() {
-        *image = Some(match death {
-            Death::Kill => medium.killed_now(),
-            Death::PowerLoss(seed) => medium.crash_now(seed),
-        });
+/// Takes what is left now, if nobody has.
+fn die(media: &Media, death: Death, left: &Mutex<Option<Left>>, is_dead: &AtomicBool) {
+    let mut left = left.lock();
+    if left.is_none() {
+        *left = Some(media.left(death));
         is_dead.store(true, Ordering::SeqCst);
     }
 }

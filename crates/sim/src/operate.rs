@@ -16,12 +16,15 @@ use tokio::time::{Instant, sleep};
 
 /// A run that is stopped is closed by then, whatever comes.
 const CLOSE: Duration = Duration::from_secs(1800);
+/// So long movers have time for what is left of a run.
+const MOVERS: Duration = Duration::from_secs(60);
 /// A node that is asked for what another one decides asks that one, which asks all.
 const ORDER: Duration = Duration::from_secs(2 * CALL.as_secs());
 
 /// Opens runs, releases what is accepted, closes them.
 pub(crate) async fn operate(world: Rc<World>) {
     let mut random = random(&world, 300);
+    let has_movers = world.plan.devices() > 0;
     let clients = world.clients("operator");
     let config = world.keyspace.run.to_toml(&world.keyspace.schema);
     let config = config.unwrap_or_else(|error| panic!("a configuration of the simulation: {error}"));
@@ -37,7 +40,7 @@ pub(crate) async fn operate(world: Rc<World>) {
         let end = Instant::now() + length;
         while Instant::now() < end && !world.is_over() {
             sleep(Duration::from_secs(random.random_range(1..8))).await;
-            release(&world, run);
+            release(&world, run, !has_movers);
             verify(&world);
             verify_quiet(&world);
             if random.random_bool(0.1) {
@@ -58,7 +61,7 @@ pub(crate) async fn operate(world: Rc<World>) {
             if world.is_over() {
                 return;
             }
-            release(&world, run);
+            release(&world, run, !has_movers || stopped.elapsed() > MOVERS);
             match ordered(&world, &clients, &Control::RunClose { run }).await {
                 Ok(()) => break,
                 // Closed before a kill that took the answer.
@@ -103,25 +106,27 @@ async fn ordered(world: &World, clients: &Clients, control: &Control) -> Result<
     answer
 }
 
-/// Repeats a call of the operator until it is done: while nodes are down, or away.
+/// Repeats a call of the operator until it is done: while nodes are down, or away, and until the end of the simulation.
 async fn until_done(world: &World, clients: &Clients, control: Control) -> Result<()> {
     loop {
         match ordered(world, clients, &control).await {
-            Err(error)
-                if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown | Kind::Full)
-                    && !world.is_over() => {}
+            Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown | Kind::Full) => {}
             answer => return answer,
+        }
+        if world.is_over() {
+            return Ok(());
         }
         sleep(Duration::from_millis(300)).await;
     }
 }
 
-/// Releases accepted events, as a mover does, and those that failed too often.
-fn release(world: &World, run: u64) {
+/// Releases those that failed too often, and accepted events where no mover does.
+fn release(world: &World, run: u64, accepted: bool) {
     let Ok(bounds) = Bounds::parse(&world.keyspace.schema, &run.to_string()) else { return };
     for (_, life) in world.lives() {
         let Ok(events) = life.store.events(&bounds) else { continue };
-        for event in events.iter().filter(|event| matches!(event.state, LiveState::Accepted | LiveState::Debug)) {
+        let is_released = |state| state == LiveState::Debug || state == LiveState::Accepted && accepted;
+        for event in events.iter().filter(|event| is_released(event.state)) {
             let number = world.keyspace.schema.values(event.primary.as_bytes())[1];
             // Before the call: a kill in its middle leaves it either way.
             world.books.borrow_mut().released((run, number), Known::Perhaps);

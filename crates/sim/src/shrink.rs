@@ -10,7 +10,7 @@ pub fn shrink(plan: &Plan, trials: usize) -> Plan {
     let mut best = plan.clone();
     let Some((at, _)) = simulate(&best).wrong else { return best };
     best.length = at + Duration::from_secs(1);
-    let count = schedule(plan.seed, plan.length, plan.nodes).iter().take_while(|fault| fault.0 <= at).count();
+    let count = schedule(plan).iter().take_while(|fault| fault.0 <= at).count();
     let mut left = trials;
     // First halves, then smaller parts, as in delta debugging (Zeller and Hildebrandt, 2002).
     let mut part = count.div_ceil(2).max(1);

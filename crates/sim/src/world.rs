@@ -4,15 +4,16 @@ use crate::books::{Books, Checked};
 use crate::clock::NodeClock;
 use crate::faults::{Fault, schedule};
 use crate::net::{Net, Place};
-use crate::node::{self, Death, Door, Life, Ways};
+use crate::node::{self, Death, Door, Life, Media, Ways};
 use crate::route::{self, Clients};
 use crate::trace::Trace;
-use crate::{operate, verify, work};
+use crate::{archive, operate, verify, work};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Keyspace, Result, mutants};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt::Arguments;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,18 @@ pub struct Plan {
     pub is_shown: bool,
 }
 
+impl Plan {
+    /// All nodes.
+    pub(crate) fn places(&self) -> Range<Place> {
+        1..self.nodes.clamp(1, NODES_MAX) + 1
+    }
+
+    /// Devices of the warm level of each node: one seed of three has none, and no store whose bytes may be elsewhere.
+    pub(crate) fn devices(&self) -> usize {
+        if self.has_table { 0 } else { (self.seed % 3) as usize }
+    }
+}
+
 impl Default for Plan {
     fn default() -> Plan {
         Plan {
@@ -85,6 +98,8 @@ pub struct Report {
     pub quiet: u64,
     /// Looks at accounts of closed runs that no fault has met.
     pub accounts: u64,
+    /// Claims of movers that were proved.
+    pub proved: u64,
 }
 
 /// A node, and its life if it has one.
@@ -116,8 +131,10 @@ pub(crate) struct World {
     calm_since: Cell<Instant>,
     /// Until when no worker asks for events.
     pub(crate) strike_until: Cell<Instant>,
+    /// Until when no mover comes.
+    pub(crate) away_until: Cell<Instant>,
     wrong: RefCell<Option<(Duration, String)>>,
-    figures: [Cell<u64>; 5],
+    figures: [Cell<u64>; 6],
 }
 
 impl World {
@@ -199,9 +216,9 @@ pub fn simulate(plan: &Plan) -> Report {
 fn begin(plan: Plan) -> Result<Rc<World>> {
     let keyspace = work::keyspace();
     let seed = plan.seed;
-    let places = 1..=plan.nodes.clamp(1, NODES_MAX);
     let rate_ppm = |place: Place| ((seed + place as u64 * 7919) % 20_001) as i64 - 10_000;
-    let members: Vec<Member> = places
+    let members: Vec<Member> = plan
+        .places()
         .map(|place| Member {
             place,
             clock: Arc::new(NodeClock::new(rate_ppm(place))),
@@ -210,7 +227,11 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
             epoch: Cell::default(),
         })
         .collect();
-    let opened = members.iter().map(|member| node::open(&keyspace, &member.clock, seed ^ member.place as u64, None));
+    let open = |member: &Member| {
+        let media = Media::new(plan.devices());
+        node::open(&keyspace, &member.clock, seed ^ member.place as u64, media, None)
+    };
+    let opened = members.iter().map(open);
     let opened = opened.collect::<Result<Vec<_>>>()?;
     let map = match &opened[..] {
         [_] => None,
@@ -233,6 +254,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         faults: Cell::new(0),
         calm_since: Cell::new(Instant::now()),
         strike_until: Cell::new(Instant::now()),
+        away_until: Cell::new(Instant::now()),
         wrong: RefCell::new(None),
         figures: Default::default(),
         plan,
@@ -248,7 +270,10 @@ async fn run(plan: Plan) -> Report {
         spawn_local(work::select(world.clone(), worker));
     }
     spawn_local(operate::operate(world.clone()));
-    let faults = schedule(world.plan.seed, world.plan.length, world.members.len());
+    if world.plan.devices() > 0 {
+        spawn_local(archive::archive(world.clone()));
+    }
+    let faults = schedule(&world.plan);
     let mut came = 0;
     for (number, (at, fault)) in faults.into_iter().enumerate() {
         if world.plan.without.contains(&number) {
@@ -269,7 +294,7 @@ async fn run(plan: Plan) -> Report {
         sleep(Duration::from_secs(1)).await;
     }
     world.members.iter().for_each(|member| *member.life.borrow_mut() = None);
-    let [calls, grants, runs, quiet, accounts] = [0, 1, 2, 3, 4].map(|at| world.figures[at].get());
+    let [calls, grants, runs, quiet, accounts, proved] = [0, 1, 2, 3, 4, 5].map(|at| world.figures[at].get());
     let trace = world.trace.borrow();
     Report {
         hash: trace.hash(),
@@ -281,6 +306,7 @@ async fn run(plan: Plan) -> Report {
         runs,
         quiet,
         accounts,
+        proved,
     }
 }
 
@@ -333,6 +359,16 @@ async fn come(world: &Rc<World>, fault: Fault) {
             net.change_weather(|weather| weather.drain(node, None));
         }
         Fault::StepCalendar(node, by_ms) => world.members[node - 1].clock.step(by_ms),
+        Fault::DevicesFail(node, time) => {
+            let life = || world.members[node - 1].life.borrow().clone();
+            life().inspect(|life| life.fail_devices(true));
+            sleep(time).await;
+            life().inspect(|life| life.fail_devices(false));
+        }
+        Fault::ArchiveAway(time) => {
+            world.away_until.set(world.away_until.get().max(now + time));
+            sleep(time).await;
+        }
         Fault::Strike(time) => {
             world.strike_until.set(world.strike_until.get().max(now + time));
             sleep(time).await;
@@ -350,7 +386,7 @@ async fn die(world: &Rc<World>, place: Place, death: Death, step: u64, down: Dur
     sleep(down).await;
     // Its operator sees to it that the file is there before the node is.
     let map = world.map.borrow().clone();
-    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, Some((left, map.clone())))
+    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, left, Some(map.clone()))
         .and_then(|opened| Life::begin(&world.ways, place, opened, map.as_ref(), &member.clock));
     member.is_dying.set(false);
     match begun {

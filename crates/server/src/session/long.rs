@@ -11,7 +11,7 @@ use forebay_wire::FrameHead;
 use std::time::{Duration, Instant};
 
 /// How long one turn waits.
-const TURN: Duration = Duration::from_millis(50);
+pub(super) const TURN: Duration = Duration::from_millis(50);
 
 /// A request for what may not be there yet.
 pub(super) struct LongAsking<S: ServedStore> {

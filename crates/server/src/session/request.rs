@@ -5,7 +5,7 @@
 
 use super::calls::{self, Request};
 use super::control;
-use super::long::{Long, LongAsking};
+use super::long::{Long, LongAsking, TURN};
 use super::outbox::Answer;
 use super::stream::Streaming;
 use super::{Asking, Done, EVENTS_MAX, Peer, Session, WINDOW_BYTES_MIN};
@@ -251,12 +251,23 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
 
     /// Has a thread ask for what may not be there yet: for a while, so that many who ask have their turns.
     pub(super) fn ask_on_thread(&mut self, mut asking: Box<LongAsking<S>>) {
-        self.on_thread(move || match asking.ask() {
+        let ask = move || match asking.ask() {
             Ok(None) => Done::Nothing(asking),
             answer => {
                 let answer = answer.and_then(|answer| answer.map_or_else(|| asking.nothing(), Ok));
                 Done::Answer { head: asking.head, call: asking.call, things: 1, from: asking.from, answer }
             }
+        };
+        if !self.shared.at_once {
+            return self.on_thread(ask);
+        }
+        // No thread has waited.
+        self.on_task(async move {
+            let done = ask();
+            if matches!(done, Done::Nothing(_)) {
+                tokio::time::sleep(TURN).await;
+            }
+            done
         });
     }
 }
