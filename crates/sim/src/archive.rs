@@ -3,7 +3,7 @@
 use crate::node::Life;
 use crate::work::random;
 use crate::world::World;
-use forebay_core::{Claim, ClaimRequest, MovedStore, Result, Sources};
+use forebay_core::{Claim, ClaimRequest, LiveState, MovedStore, Result, Sources};
 use rand::RngExt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,9 +51,12 @@ fn read(world: &World, life: &Life, claim: &Claim) -> Result<Vec<(u64, u64, u64)
         for claimed in page.into_iter().filter(|claimed| claimed.event_fragments > 0) {
             let sources = claimed.sources.map_or(Sources::All, Sources::Only);
             // It may have been released meanwhile.
-            for fragment in
-                life.store.get_event(&claimed.primary, &sources)?.into_iter().flat_map(|event| event.fragments)
-            {
+            let Some(event) = life.store.get_event(&claimed.primary, &sources)? else { continue };
+            if !matches!(event.state, LiveState::Accepted | LiveState::Debug) && !life.is_dead() {
+                let name = world.keyspace.schema.text(claimed.primary.as_bytes());
+                world.check(Err(format!("{name}: a mover has claimed it, and it is {:?}", event.state)));
+            }
+            for fragment in event.fragments {
                 let values = world.keyspace.schema.values(fragment.key().as_bytes());
                 let of = (values[0], values[1], values[2]);
                 if !life.is_dead() {

@@ -14,6 +14,7 @@
 
 mod archive;
 mod books;
+mod budget;
 mod clock;
 mod faults;
 mod net;
@@ -26,5 +27,6 @@ mod verify;
 mod work;
 mod world;
 
+pub use budget::spent;
 pub use shrink::shrink;
 pub use world::{NODES_MAX, Plan, Report, simulate};

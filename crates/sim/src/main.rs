@@ -6,7 +6,7 @@
 
 use clap::Parser;
 use forebay_core::mutants;
-use forebay_sim::{NODES_MAX, Plan, Report, shrink, simulate};
+use forebay_sim::{NODES_MAX, Plan, Report, shrink, simulate, spent};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,9 @@ struct Options {
     /// Leave out these faults of the seed, by number.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
     without: Vec<usize>,
+    /// Print where the processor's time went.
+    #[arg(long)]
+    budget: bool,
     /// Print what happens, on standard error.
     #[arg(long)]
     show: bool,
@@ -97,6 +100,13 @@ fn main() -> ExitCode {
         seed += 1;
     }
     let took = began.elapsed().as_secs_f64();
+    if options.budget {
+        let known: f64 = spent().map(|(_, time)| time.as_secs_f64()).sum();
+        let all = spent().map(|(name, time)| (name, time.as_secs_f64()));
+        for (name, seconds) in all.chain([("tasks of nodes and connections, timers", took - known)]) {
+            println!("{:7.1} ms an hour {:5.1} %  {name}", seconds * 1000.0 / done, seconds / took * 100.0);
+        }
+    }
     let rate = done * 3600.0 / took;
     println!("{done:.1} simulated hours in {took:.1} s ({rate:.0} an hour), nothing wrong, trace {trace:016x}");
     ExitCode::SUCCESS

@@ -7,6 +7,7 @@
 //! *Invariant*: once it is dead nothing that it does is seen: its bytes go nowhere, its medium is another one.
 
 use crate::books::{Checked, LEASE};
+use crate::budget::{What, metered, timed};
 use crate::clock::NodeClock;
 use crate::net::{End, Net, OUTSIDE, Place};
 use forebay_client::{AsyncClient, Connector, Options, Reader, Writer};
@@ -153,7 +154,8 @@ impl Life {
         let accepting = spawn_local(async move {
             while let Some(end) = arriving.recv().await {
                 let sessions = sessions.clone();
-                served.borrow_mut().spawn_local(async move { sessions.serve(end).await });
+                let serving = async move { sessions.serve(end).await };
+                served.borrow_mut().spawn_local(metered(What::Sessions, serving));
             }
         });
         let (ticked, dead, time) = (store.clone(), is_dead.clone(), clock.clone());
@@ -162,7 +164,9 @@ impl Life {
                 match door.paused_until() {
                     Some(until) => sleep_until(until).await,
                     // Not before: what the store says of its next round is tried here.
-                    None if ticked.next_due_ns().is_some_and(|due| due <= time.now_ns()) => ticked.tick(),
+                    None if ticked.next_due_ns().is_some_and(|due| due <= time.now_ns()) => {
+                        timed(What::Ticks, || ticked.tick());
+                    }
                     None => {}
                 }
                 sleep(TICK).await;

@@ -1,6 +1,7 @@
 //! A look at everything: each event at its home and its holders, each account, each run on all nodes.
 
 use crate::books::{Found, is_of};
+use crate::budget::{What, timed};
 use crate::net::Place;
 use crate::node::Life;
 use crate::work::key;
@@ -11,6 +12,10 @@ use std::rc::Rc;
 
 /// Looks at everything that holds at any moment.
 pub(crate) fn verify(world: &World) {
+    timed(What::Checks, || look(world));
+}
+
+fn look(world: &World) {
     let lives = world.lives();
     let mut checked = Ok(());
     for (place, life) in &lives {
@@ -113,7 +118,7 @@ pub(crate) fn verify_quiet(world: &World) {
         return;
     }
     world.count(3);
-    world.check(verify_same(world).and_then(|()| verify_let_go(world)));
+    timed(What::Checks, || world.check(verify_same(world).and_then(|()| verify_let_go(world))));
 }
 
 fn verify_same(world: &World) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! What programs do with the nodes: producers, workers that die.
 
 use crate::books::{Judged, Known, PutEnd};
+use crate::budget::{What, metered};
 use crate::route::Clients;
 use crate::world::{CALL, CALM, SOURCES, World};
 use forebay_client::{PlainLease, Verdict, WireJudgement};
@@ -74,7 +75,7 @@ pub(crate) async fn produce(world: Rc<World>, source: u64) {
         let is_prompt = random.random_bool(0.5);
         let (world, clients) = (world.clone(), clients.clone());
         // Beside the others: many calls share a connection.
-        spawn_local(async move {
+        spawn_local(metered(What::Producers, async move {
             if let Some(late) = late {
                 sleep(late).await;
             }
@@ -87,7 +88,7 @@ pub(crate) async fn produce(world: Rc<World>, source: u64) {
             if other {
                 put(true).await;
             }
-        });
+        }));
     }
 }
 

@@ -1,6 +1,7 @@
 //! One simulation: nodes, producers, workers, an operator, faults; all on one thread, in time that nobody waits for.
 
 use crate::books::{Books, Checked};
+use crate::budget::{What, metered};
 use crate::clock::NodeClock;
 use crate::faults::{Fault, schedule};
 use crate::net::{Net, Place};
@@ -264,14 +265,14 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
 async fn run(plan: Plan) -> Report {
     let world = begin(plan).unwrap_or_else(|error| panic!("no nodes: {error}"));
     for source in 0..SOURCES {
-        spawn_local(work::produce(world.clone(), source));
+        spawn_local(metered(What::Producers, work::produce(world.clone(), source)));
     }
     for worker in 0..WORKERS {
-        spawn_local(work::select(world.clone(), worker));
+        spawn_local(metered(What::Workers, work::select(world.clone(), worker)));
     }
-    spawn_local(operate::operate(world.clone()));
+    spawn_local(metered(What::Operator, operate::operate(world.clone())));
     if world.plan.devices() > 0 {
-        spawn_local(archive::archive(world.clone()));
+        spawn_local(metered(What::Movers, archive::archive(world.clone())));
     }
     let faults = schedule(&world.plan);
     let mut came = 0;
@@ -288,7 +289,7 @@ async fn run(plan: Plan) -> Report {
         came += 1;
         world.note(format_args!("fault {number}: {fault:?}"));
         // Beside those that are there.
-        spawn_local(happen(world.clone(), fault));
+        spawn_local(metered(What::Openings, happen(world.clone(), fault)));
     }
     while !world.is_over() {
         sleep(Duration::from_secs(1)).await;

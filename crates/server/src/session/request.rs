@@ -261,11 +261,11 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         if !self.shared.at_once {
             return self.on_thread(ask);
         }
-        // No thread has waited.
+        // In the simulator no thread has waited: it is asked again some times a second.
         self.on_task(async move {
             let done = ask();
             if matches!(done, Done::Nothing(_)) {
-                tokio::time::sleep(TURN).await;
+                tokio::time::sleep(5 * TURN).await;
             }
             done
         });
