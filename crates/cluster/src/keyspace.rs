@@ -227,6 +227,11 @@ impl Keyspace {
             order: Box::new(order.clone()),
         };
         let answer = peer.forwards.control(&forwarded).await;
+        // The home goes by a later map, which this node may have by now: then the same again, with whom that says.
+        let is_fenced = answer.as_ref().is_err_and(|error| error.kind() == Kind::Fenced);
+        if is_fenced && self.learn(&peer).await.is_ok() && self.store.epoch() > map.epoch() {
+            return Box::pin(self.asked(signed, order)).await;
+        }
         if matches!(order, Control::RunStop { .. })
             && answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable)
         {

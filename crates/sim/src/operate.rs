@@ -1,17 +1,21 @@
 //! What people do with the nodes: runs are opened, masked, stopped and closed; what is accepted is released.
 
 use crate::books::Known;
+use crate::budget::{What, metered};
 use crate::net::Place;
 use crate::route::{self, Clients};
 use crate::verify::{verify, verify_quiet};
 use crate::work::{key, random, said};
-use crate::world::{CALL, SOURCES, World};
+use crate::world::{CALL, SOURCES, World, during};
+use forebay_core::map::ClusterMap;
 use forebay_core::{Bounds, Error, Kind, LiveState, Result};
 use forebay_wire::Control;
 use rand::RngExt;
+use rand::rngs::SmallRng;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
 /// A run that is stopped is closed by then, whatever comes.
@@ -31,8 +35,12 @@ pub(crate) async fn operate(world: Rc<World>) {
     for run in 1.. {
         world.books.borrow_mut().runs.entry(run).or_default().begun = Some(Instant::now());
         let length = Duration::from_secs(random.random_range(10..90));
-        if world.members.len() > 1 && random.random_bool(0.2) {
-            remap(&world, run, random.random_range(1..=world.members.len()));
+        if random.random_bool(0.2) {
+            remap(&world, run, &mut random);
+        }
+        // A run that begins where nobody has the map yet is never moved by it.
+        while !world.is_mapped() && !world.is_over() {
+            sleep(Duration::from_secs(1)).await;
         }
         let opened = until_done(&world, &clients, Control::RunOpen { run, config: config.clone() }).await;
         world.check(opened.map_err(|error| format!("run {run} cannot be opened: {error}")));
@@ -43,6 +51,9 @@ pub(crate) async fn operate(world: Rc<World>) {
             release(&world, run, !has_movers);
             verify(&world);
             verify_quiet(&world);
+            if random.random_bool(0.03) {
+                remap(&world, run + 1, &mut random);
+            }
             if random.random_bool(0.1) {
                 let source = world.keyspace.schema.source_of(&key(&world, (run, 0, SOURCES - 1)));
                 for set in [true, false] {
@@ -79,21 +90,40 @@ pub(crate) async fn operate(world: Rc<World>) {
     }
 }
 
-/// Writes a later map, and tells each node that is there; others find the file when they begin.
-fn remap(world: &World, run: u64, place: Place) {
+/// Writes a later map for runs from this one on, unless there is one. In half of the cases some nodes get it late.
+fn remap(world: &Rc<World>, run: u64, random: &mut SmallRng) {
     let Some(map) = world.map.borrow().clone() else { return };
-    let next = match route::next_map(&map, run, place) {
+    if world.mapped_from.replace(run) == run {
+        return;
+    }
+    let next = match route::next_map(&map, run, random.random_range(1..=world.members.len())) {
         Ok(next) => Arc::new(next),
         Err(error) => return world.check(Err(format!("no map for run {run}: {error}"))),
     };
     world.note(format_args!("map of epoch {} from run {run}", next.epoch()));
     *world.map.borrow_mut() = Some(next.clone());
-    for (place, life) in world.processes() {
-        let adopted = life.node.as_ref().map_or(Ok(()), |node| node.adopt(&next));
-        if !life.is_dead() {
-            world
-                .check(adopted.map_err(|error| format!("node {place} does not adopt epoch {}: {error}", next.epoch())));
-        }
+    let is_slow = random.random_bool(0.5);
+    for place in world.plan.places() {
+        let late = Duration::from_millis(if is_slow { random.random_range(0..40_000) } else { 0 });
+        spawn_local(metered(What::Operator, during(world.clone(), bring(world.clone(), place, next.clone(), late))));
+    }
+}
+
+/// A node has the file of a map after this time; if it is there it is told, else it finds the file when it begins.
+async fn bring(world: Rc<World>, place: Place, map: Arc<ClusterMap>, late: Duration) {
+    if !late.is_zero() {
+        sleep(late).await;
+    }
+    let file = &world.members[place - 1].file;
+    if file.borrow().as_ref().is_some_and(|known| known.epoch() >= map.epoch()) {
+        return;
+    }
+    *file.borrow_mut() = Some(map.clone());
+    world.note(format_args!("node {place} gets the map of epoch {}", map.epoch()));
+    let Some((_, life)) = world.processes().into_iter().find(|(there, _)| *there == place) else { return };
+    let adopted = life.node.as_ref().map_or(Ok(()), |node| node.adopt(&map));
+    if !life.is_dead() {
+        world.check(adopted.map_err(|error| format!("node {place} does not adopt epoch {}: {error}", map.epoch())));
     }
 }
 

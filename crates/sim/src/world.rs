@@ -110,6 +110,8 @@ pub(crate) struct Member {
     life: RefCell<Option<Rc<Life>>>,
     /// A death of it is under way.
     is_dying: Cell<bool>,
+    /// Its file of the cluster's map.
+    pub(crate) file: RefCell<Option<Arc<ClusterMap>>>,
     /// Of the map that it went by when it was looked at last.
     pub(crate) epoch: Cell<u32>,
 }
@@ -123,6 +125,8 @@ pub(crate) struct World {
     pub(crate) keyspace: Keyspace,
     /// The map of the cluster as its operator has written it last; none for one server.
     pub(crate) map: RefCell<Option<Arc<ClusterMap>>>,
+    /// The run from which on it is in force.
+    pub(crate) mapped_from: Cell<u64>,
     /// The run that takes events, and when it was opened.
     pub(crate) run: Cell<Option<(u64, Instant)>>,
     start: Instant,
@@ -168,6 +172,12 @@ impl World {
     pub(crate) fn life(&self, place: Place) -> Option<Rc<Life>> {
         let is_paused = self.ways.doors[place - 1].paused_until().is_some();
         self.members[place - 1].life.borrow().clone().filter(|life| !is_paused && !life.is_dead())
+    }
+
+    /// Whether all nodes have the file of the last map.
+    pub(crate) fn is_mapped(&self) -> bool {
+        let epoch = |map: &RefCell<Option<Arc<ClusterMap>>>| map.borrow().as_ref().map(|map| map.epoch());
+        self.members.iter().all(|member| epoch(&member.file) == epoch(&self.map))
     }
 
     /// Nodes that are there, also those that are paused.
@@ -225,6 +235,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
             clock: Arc::new(NodeClock::new(rate_ppm(place))),
             life: RefCell::default(),
             is_dying: Cell::default(),
+            file: RefCell::default(),
             epoch: Cell::default(),
         })
         .collect();
@@ -241,6 +252,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
     let doors = members.iter().map(|_| Arc::<Door>::default()).collect();
     let ways = Ways { net: Net::new(seed), doors, keyspace: keyspace.clone(), seed };
     for (member, opened) in members.iter().zip(opened) {
+        member.file.borrow_mut().clone_from(&map);
         *member.life.borrow_mut() = Some(Life::begin(&ways, member.place, opened, map.as_ref(), &member.clock)?);
     }
     Ok(Rc::new(World {
@@ -250,6 +262,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         trace: RefCell::new(Trace::new(plan.is_shown)),
         keyspace,
         map: RefCell::new(map),
+        mapped_from: Cell::new(0),
         run: Cell::new(None),
         start: Instant::now(),
         faults: Cell::new(0),
@@ -289,7 +302,7 @@ async fn run(plan: Plan) -> Report {
         came += 1;
         world.note(format_args!("fault {number}: {fault:?}"));
         // Beside those that are there.
-        spawn_local(metered(What::Openings, happen(world.clone(), fault)));
+        spawn_local(metered(What::Openings, during(world.clone(), come(world.clone(), fault))));
     }
     while !world.is_over() {
         sleep(Duration::from_secs(1)).await;
@@ -311,15 +324,17 @@ async fn run(plan: Plan) -> Report {
     }
 }
 
-/// Lets a fault come, and go again.
-async fn happen(world: Rc<World>, fault: Fault) {
+/// Something goes wrong meanwhile.
+pub(crate) async fn during(world: Rc<World>, fault: impl Future<Output = ()>) {
     world.faults.set(world.faults.get() + 1);
-    come(&world, fault).await;
+    fault.await;
     world.faults.set(world.faults.get() - 1);
     world.calm_since.set(Instant::now());
 }
 
-async fn come(world: &Rc<World>, fault: Fault) {
+/// Lets a fault come, and go again.
+async fn come(world: Rc<World>, fault: Fault) {
+    let world = &world;
     let (net, now) = (&world.ways.net, Instant::now());
     match fault {
         Fault::Kill { node, step, down } => die(world, node, Death::Kill, step, down).await,
@@ -381,13 +396,14 @@ async fn die(world: &Rc<World>, place: Place, death: Death, step: u64, down: Dur
     let member = &world.members[place - 1];
     let Some(life) = member.life.borrow().clone().filter(|_| !member.is_dying.replace(true)) else { return };
     let left = life.end(&world.ways, place, death, step).await;
+    // On its disk, from a file or from another node.
+    let kept = life.store.adopted_map().map(|(map, _)| map);
     drop(life);
     *member.life.borrow_mut() = None;
     world.note(format_args!("node {place} is dead: {death:?}"));
     sleep(down).await;
-    // Its operator sees to it that the file is there before the node is.
-    let map = world.map.borrow().clone();
-    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, left, Some(map.clone()))
+    let map = member.file.borrow().clone();
+    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, left, Some(kept))
         .and_then(|opened| Life::begin(&world.ways, place, opened, map.as_ref(), &member.clock));
     member.is_dying.set(false);
     match begun {

@@ -23,6 +23,7 @@ fn the_same_seed_has_the_same_trace() {
 
 #[test]
 fn the_same_seed_of_three_nodes_has_the_same_trace() {
+    let mut looks = 0;
     // The first one has devices.
     for (seed, has_table) in [(7, false), (9, false), (7, true)] {
         let plan = |seed| Plan { nodes: 3, has_table, ..plan(seed, HOUR / 4) };
@@ -30,8 +31,10 @@ fn the_same_seed_of_three_nodes_has_the_same_trace() {
         assert_eq!(one, again);
         assert_ne!(one.hash, other.hash);
         assert!(one.wrong.is_none() && one.runs > 5 && one.grants > 500 && one.faults > 5, "{one:?}");
-        assert!(one.quiet > 5 && one.accounts + one.proved > 0, "what is looked at in calm: {one:?}");
+        assert!(one.quiet > 5, "what is looked at in calm: {one:?}");
+        looks += one.accounts;
     }
+    assert!(looks > 0, "accounts of runs that no fault has met");
 }
 
 fn is_found(mutants: &[(&'static str, &str)], like: &Plan) {
