@@ -14,10 +14,8 @@ use std::time::{Duration, Instant};
 /// How long a node is waited for.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// All nodes as they were at one time.
+/// All nodes as they were at about one time.
 pub(in crate::top) struct NodesReading {
-    /// When the last answer was there.
-    pub(super) at: Instant,
     pub(super) keyspace: String,
     /// Cluster and epoch of its map; `None` for a server that is in none.
     pub(super) map: Option<(String, u32)>,
@@ -43,6 +41,8 @@ pub(super) struct NodeReading {
 
 /// What a node says of itself.
 pub(super) struct Figures {
+    /// When its counts were there: a node that is slow to answer is read later than others.
+    pub(super) at: Instant,
     pub(super) stats: Stats,
     /// Sums over all its runs.
     pub(super) sums: Ledger,
@@ -95,7 +95,7 @@ impl NodesSource {
 fn of_server(address: &str, client: &Client) -> NodesReading {
     let answer = figures(client, false);
     let one = NodeReading { node: 0, name: address.to_owned(), answer: answer.map_err(|error| said(&error)) };
-    NodesReading { at: Instant::now(), keyspace: client.keyspace().name.clone(), map: None, nodes: vec![one] }
+    NodesReading { keyspace: client.keyspace().name.clone(), map: None, nodes: vec![one] }
 }
 
 fn of_cluster(cluster: &ClusterClient) -> NodesReading {
@@ -114,7 +114,6 @@ fn of_cluster(cluster: &ClusterClient) -> NodesReading {
     });
     NodesReading {
         nodes: named.collect(),
-        at: Instant::now(),
         keyspace: cluster.keyspace().name.clone(),
         map: Some((format!("{:?}", map.cluster()), map.epoch())),
     }
@@ -133,5 +132,5 @@ fn figures(client: &Client, is_node: bool) -> Result<Figures> {
     let stats = client.stats()?;
     let mut sums = Ledger::default();
     client.runs()?.iter().for_each(|run| sums.add(&run.ledger));
-    Ok(Figures { stats, sums, status })
+    Ok(Figures { at: Instant::now(), stats, sums, status })
 }

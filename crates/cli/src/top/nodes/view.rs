@@ -77,14 +77,13 @@ pub(super) struct NodeRates {
 impl NodesView {
     /// Of a reading; rates are those since the one before.
     pub(in crate::top) fn new(reading: &NodesReading, before: Option<&NodesReading>) -> NodesView {
-        let seconds = before.map_or(0.0, |before| reading.at.saturating_duration_since(before.at).as_secs_f64());
         let was = |node: &NodeReading| {
             let same = before?.nodes.iter().find(|was| was.node == node.node && was.name == node.name)?;
             same.answer.as_ref().ok()
         };
         let one = |node: &NodeReading| {
             let (error, shown) = match &node.answer {
-                Ok(now) => (None, Some(Shown::new(now, was(node), seconds))),
+                Ok(now) => (None, Some(Shown::new(now, was(node)))),
                 Err(error) => (Some(error.clone()), None),
             };
             NodeView { node: node.node, name: node.name.clone(), error, shown }
@@ -127,11 +126,12 @@ impl Totals {
 }
 
 impl Shown {
-    fn new(now: &Figures, was: Option<&Figures>, seconds: f64) -> Shown {
+    fn new(now: &Figures, was: Option<&Figures>) -> Shown {
         let stats = &now.stats;
         let mut events = Live::default();
         LIVE_STATES.into_iter().for_each(|state| events[state] = stats.events[state].events);
         // Another life of the store counts from what it found.
+        let seconds = was.map_or(0.0, |was| now.at.saturating_duration_since(was.at).as_secs_f64());
         let was = was.filter(|was| was.stats.boot == stats.boot && seconds > 0.0);
         let rate = |of: fn(&Ledger) -> u64| {
             let was = was?;
@@ -187,6 +187,7 @@ pub(super) mod tests {
             let tally = |events| Tally { events, fragments: events, bytes: events * 10 };
             let live = Live { ready: tally(5), leased: tally(2), accepted: tally(second), ..Live::default() };
             Figures {
+                at: start() + Duration::from_secs(second),
                 stats: Stats { fill, events: live, leases: 2, inhibit, boot: 3, ..Stats::default() },
                 sums: Ledger {
                     offered: tally(puts * second),
@@ -200,7 +201,6 @@ pub(super) mod tests {
         };
         let node = |node: u16, answer| NodeReading { node, name: format!("daq{node}"), answer };
         NodesReading {
-            at: start() + Duration::from_secs(second),
             keyspace: "physics".to_owned(),
             map: Some(("0123".to_owned(), 4)),
             nodes: vec![
@@ -223,6 +223,16 @@ pub(super) mod tests {
         assert!(view.nodes[1].shown.is_none());
         let by = view.inhibit.unwrap();
         assert_eq!((by.node, by.name.as_str(), by.why), (3, "daq3", inhibit()));
+    }
+
+    /// A node that answers late has counted for longer.
+    #[test]
+    fn rates_are_of_the_time_between_the_answers_of_a_node() {
+        let mut now = reading(5);
+        now.nodes[0].answer.as_mut().unwrap().at += Duration::from_secs(2);
+        let view = NodesView::new(&now, Some(&reading(3)));
+        let puts = |node: usize| view.nodes[node].shown.as_ref().unwrap().rates.puts;
+        assert_eq!((puts(0), puts(2)), (Some(500.0), Some(0.0)));
     }
 
     #[test]
