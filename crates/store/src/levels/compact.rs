@@ -104,7 +104,8 @@ impl Engine {
             }
         }
         let any = !batch.is_empty();
-        if !self.write_batch(level, demoter, batch, ExtentKind::Moved, !leaving) {
+        // Moves off a device that leaves only end for a moment, and those that give containers back go on.
+        if !self.write_batch(level, demoter, batch, ExtentKind::Moved, !leaving) && !leaving {
             demoter.compacting.again = Some(self.deadline_after(PAUSE));
         }
         // To the end: the container is for new images only once all that was live in it is durable elsewhere.
