@@ -117,16 +117,29 @@ impl Engine {
             }
             let Some(event) = self.find(&shard, primary)? else { return Ok(None) };
             let Ok((_, word)) = shard.events.slot(event, rest) else { return Ok(None) };
-            if !word.is_present() || word.is_busy() || word.is_warm() {
+            if !word.is_present() || word.is_busy() {
                 return Ok(None);
             }
             let kept_back = shard.places.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
             if !kept_back && !self.is_unsettled(key.as_bytes()) {
                 return Ok(None);
             }
-            // Under the lock: the record may end as soon as it is released.
-            let Some(entry) = self.placement.hot.read_entry(word.location()) else { return Ok(None) };
-            entry
+            let location = word.location();
+            if location.is_warm() {
+                // It went down meanwhile. Pinned before the lock is released: the container stays while its device is read.
+                self.pin(location);
+                drop(shard);
+                let entry = self.entry_of(location);
+                self.unpin(location);
+                entry.map_err(|error| {
+                    Error::unknown(format!("the version in force cannot be read: {}", error.message()))
+                        .with_source(error)
+                })?
+            } else {
+                // Under the lock: the record may end as soon as it is released.
+                let Some(entry) = self.placement.hot.read_entry(location) else { return Ok(None) };
+                entry
+            }
         };
         if entry.length as usize != value.len() || entry.payload_crc != checksum(value) {
             return Ok(None);

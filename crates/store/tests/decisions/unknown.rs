@@ -2,8 +2,9 @@
 //! force at once and after the death of the process, booked once; a repeat succeeds when devices have it, and then it
 //! holds without the hot level too.
 
+use crate::common::eventually;
 use crate::life::{DAY, LEASE, LOGS, Life, Plan, WITHIN, bytes, unknown};
-use forebay_store::core::{Completeness, Kind, LiveState, Result, Token};
+use forebay_store::core::{Completeness, Kind, Level, LiveState, Result, Token};
 use forebay_store::{Accept, PutOutcome, ResultFragment, Sources};
 use std::time::Duration;
 
@@ -267,6 +268,22 @@ fn an_update_is_decided() {
         call: |life, _| life.update(EVENT, 0, 1, None).map(|version| assert_eq!(version, 1)),
         decided: is_updated,
     });
+}
+
+/// The repeat is known as one, wherever the version has gone since.
+#[test]
+fn an_update_that_has_gone_down_is_not_made_again() {
+    let life = Plan::new().impatient().all_down().create();
+    life.ready(EVENT);
+    life.tick();
+    Trouble::LogStalls.begin(&life);
+    let update = |life: &Life| life.update(EVENT, 0, 1, None).map(|version| assert_eq!(version, 1));
+    unknown(update(&life), "the first time");
+    life.answer_again();
+    // Nobody has repeated it, and nothing has forgotten it.
+    eventually(&life.store, "it goes down", || life.level(EVENT, 0) == Level::Warm);
+    life.eventually_ok("the repeat", update);
+    assert_eq!(life.version(EVENT, 0), Some(1));
 }
 
 #[test]
