@@ -12,7 +12,7 @@ use forebay_core::{
 use forebay_wire::{Control, FrameKind, bounds_of};
 use serde::de::DeserializeOwned;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A control as the meta of a frame.
 pub(crate) fn encode(control: &Control) -> Result<Vec<u8>> {
@@ -34,8 +34,13 @@ fn sent_path(path: &Path) -> Result<String> {
 impl Pool {
     /// Makes a control; answers what the server did, and whether that is the answer to a repeat.
     pub(crate) fn control<T: DeserializeOwned>(&self, control: &Control) -> Result<(T, bool)> {
+        self.control_until(self.deadline(NO_WAIT), control)
+    }
+
+    /// The same until this moment.
+    pub(crate) fn control_until<T: DeserializeOwned>(&self, end: Instant, control: &Control) -> Result<(T, bool)> {
         let meta = encode(control)?;
-        self.call(control.call().repeat(), NO_WAIT, |connection, is_repeat| {
+        self.call_until(end, control.call().repeat(), |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, is_repeat))
         })

@@ -132,9 +132,19 @@ impl Pool {
         &self,
         repeat: Repeat,
         wait: Duration,
+        make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        self.call_until(self.deadline(wait), repeat, make)
+    }
+
+    /// The same until this moment.
+    pub(crate) fn call_until<T>(
+        &self,
+        end: Instant,
+        repeat: Repeat,
         mut make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
-        self.drive(repeat, wait, |retry| {
+        drive(Retry::new(repeat, end, &self.options), |retry| {
             // A server that has left unseen would take what must not be sent twice, and never answer.
             let mut connection = self.checkout(retry.end(), repeat == Repeat::Never)?;
             connection.begin(retry.end());

@@ -220,7 +220,7 @@ pub struct ConflictInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InhibitClass {
-    /// A device of the warm level answers nothing, and a level has filled up meanwhile.
+    /// A device of the warm level answers nothing, or refuses what is written, and a level has filled up meanwhile.
     DeviceStalled,
     /// The warm level is past its mark, or has no container for what the hot level must hand down.
     WarmFull,

@@ -79,15 +79,27 @@ type Left = (Vec<u8>, Vec<Arc<SimDevice>>);
 /// A store, and what it is on.
 pub(crate) type Opened = (Media, Store);
 
-/// Makes a store, or opens what a life left, under the map that it went by.
+/// Makes a store.
+pub(crate) fn create(keyspace: &Keyspace, clock: &Arc<NodeClock>, seed: u64, media: Media) -> Result<Opened> {
+    let store = Store::create_on(media.medium.clone(), keyspace, config(clock, seed, &media))?;
+    Ok((media, store))
+}
+
+/// Opens what a life left, under the map that it went by.
 pub(crate) fn open(
     keyspace: &Keyspace,
     clock: &Arc<NodeClock>,
     seed: u64,
     media: Media,
-    left: Option<Option<Arc<ClusterMap>>>,
+    map: Option<Arc<ClusterMap>>,
 ) -> Result<Opened> {
-    let config = Config {
+    let config = Config { map, ..config(clock, seed, &media) };
+    let store = Store::open_on(media.medium.clone(), keyspace, config)?;
+    Ok((media, store))
+}
+
+fn config(clock: &Arc<NodeClock>, seed: u64, media: &Media) -> Config {
+    Config {
         hot_bytes: MEDIUM_BYTES,
         segment_bytes: Some(SEGMENT_BYTES),
         write_heads: 2,
@@ -102,13 +114,7 @@ pub(crate) fn open(
         clock: clock.clone(),
         random: Arc::new(SeededRandom::new(seed)),
         ..Config::default()
-    };
-    let medium = media.medium.clone();
-    let store = match left {
-        None => Store::create_on(medium, keyspace, config)?,
-        Some(map) => Store::open_on(medium, keyspace, Config { map, ..config })?,
-    };
-    Ok((media, store))
+    }
 }
 
 /// One life of a node.
@@ -211,6 +217,9 @@ impl Life {
             sleep(Duration::from_millis(5)).await;
         }
         dies();
+        // Hooks that no step has met hold their media for ever.
+        self.media.medium.before_step(u64::MAX, || {});
+        self.media.devices.iter().for_each(|device| device.before_step(u64::MAX, |_| {}));
         *ways.doors[place - 1].listening.lock() = None;
         self.tasks.iter().for_each(JoinHandle::abort);
         self.connections.borrow_mut().abort_all();

@@ -241,7 +241,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         .collect();
     let open = |member: &Member| {
         let media = Media::new(plan.devices());
-        node::open(&keyspace, &member.clock, seed ^ member.place as u64, media, None)
+        node::create(&keyspace, &member.clock, seed ^ member.place as u64, media)
     };
     let opened = members.iter().map(open);
     let opened = opened.collect::<Result<Vec<_>>>()?;
@@ -403,7 +403,7 @@ async fn die(world: &Rc<World>, place: Place, death: Death, step: u64, down: Dur
     world.note(format_args!("node {place} is dead: {death:?}"));
     sleep(down).await;
     let map = member.file.borrow().clone();
-    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, left, Some(kept))
+    let begun = node::open(&world.keyspace, &member.clock, world.plan.seed ^ place as u64, left, kept)
         .and_then(|opened| Life::begin(&world.ways, place, opened, map.as_ref(), &member.clock));
     member.is_dying.set(false);
     match begun {

@@ -205,16 +205,21 @@ impl ClusterClient {
         let placed = self.placed();
         let node = placed.map.node(id).filter(|node| node.state != NodeState::Gone);
         let node = node.ok_or_else(|| Error::invalid(format!("node {id} is not in the cluster's map")))?;
+        // Without the lock: a node that does not answer must not keep calls from the others.
+        let client = self.open(node, &self.inner.options)?;
+        Ok(self.inner.clients.lock().entry(id).or_insert(client).clone())
+    }
+
+    fn open(&self, node: &Node, options: &Options) -> Result<Client> {
         let mut reasons = Vec::new();
         for address in &node.at {
-            // Without the lock: a node that does not answer must not keep calls from the others.
-            let pool = Pool::connect(address, self.inner.options.clone());
+            let pool = Pool::connect(address, options.clone());
             match pool.and_then(|pool| Client::of_pool(pool, Box::new(Joined::within(self)))) {
-                Ok(client) => return Ok(self.inner.clients.lock().entry(id).or_insert(client).clone()),
+                Ok(client) => return Ok(client),
                 Err(error) => reasons.push(error.message().to_owned()),
             }
         }
-        Err(Error::unavailable(format!("node {id} (`{}`): {}", node.name, reasons.join("; "))))
+        Err(Error::unavailable(format!("node {} (`{}`): {}", node.id, node.name, reasons.join("; "))))
     }
 
     fn in_contact(&self, id: u16) -> Result<()> {
@@ -247,11 +252,17 @@ impl ClusterClient {
     /// Fetches the map from the nodes that answer; `true` if one of them has a later one of the same cluster.
     fn learn(&self) -> bool {
         let placed = self.placed();
-        // With other connections, because of the time: a node that does not answer, for which all this may be, would keep the call as
-        // long again.
+        // Not for the time of a call: a node that does not answer, for which all this may be, would keep the call as long again.
         let options = Options { deadline: self.inner.options.deadline.min(LEARN), ..self.inner.options.clone() };
-        let asking = ClusterClient::over(self.keyspace().clone(), placed.clone(), options, self.inner.contact.clone());
-        let maps = asking.at_each(&placed, fetch).into_iter().filter_map(Result::ok);
+        let ask = |node: &Node| {
+            self.in_contact(node.id)?;
+            let known = self.inner.clients.lock().get(&node.id).cloned();
+            let client = known.map_or_else(|| self.open(node, &options), Ok)?;
+            let (map, _): (serde_json::Value, bool) =
+                client.pool().control_until(options.end(Duration::ZERO), &Control::Map)?;
+            ClusterMap::from_json(&map.to_string())
+        };
+        let maps = each(&placed, ask).into_iter().filter_map(Result::ok);
         let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace().name).ok());
         let is_later = newest.is_some();
@@ -275,24 +286,13 @@ impl ClusterClient {
 
     /// The answer of each node, in their order.
     fn at_each<T: Send>(&self, placed: &Placed, call: impl Fn(&Client) -> Result<T> + Sync) -> Vec<Result<T>> {
-        let nodes: Vec<&Node> = placed.nodes().collect();
-        let one = |node: &Node| {
+        each(placed, |node| {
             // Without a connection the error has the node's name.
             let client = self.node(node.id)?;
             call(&client).map_err(|error| {
                 Error::new(error.kind(), format!("node {} (`{}`): {}", node.id, node.name, error.message()))
                     .with_source(error)
             })
-        };
-        // A map has nodes, and one of them is not gone.
-        let Some((first, others)) = nodes.split_first() else { return Vec::new() };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = others.iter().map(|node| scope.spawn(|| one(node))).collect();
-            let mut answers = vec![one(first)];
-            for other in others {
-                answers.push(other.join().unwrap_or_else(|_| Err(Error::internal("a call ended in a panic"))));
-            }
-            answers
         })
     }
 
@@ -309,6 +309,21 @@ impl ClusterClient {
         }
         answer
     }
+}
+
+/// Asks about each node at once; answers in the order of the nodes.
+fn each<T: Send>(placed: &Placed, ask: impl Fn(&Node) -> Result<T> + Sync) -> Vec<Result<T>> {
+    let nodes: Vec<&Node> = placed.nodes().collect();
+    // A map has nodes, and one of them is not gone.
+    let Some((first, others)) = nodes.split_first() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others.iter().map(|node| scope.spawn(|| ask(node))).collect();
+        let mut answers = vec![ask(first)];
+        for other in others {
+            answers.push(other.join().unwrap_or_else(|_| Err(Error::internal("a call ended in a panic"))));
+        }
+        answers
+    })
 }
 
 /// Whether a later map may say that another node is asked.

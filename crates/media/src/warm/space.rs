@@ -180,6 +180,8 @@ pub struct DeviceInfo {
     pub counts: DeviceCounts,
     /// It answers nothing.
     pub stalled: bool,
+    /// It fails whatever is begun on it, and is left alone for a while.
+    pub resting: bool,
     /// Containers in which a write failed.
     pub poisoned: u32,
     /// Containers that are drained.
@@ -321,12 +323,14 @@ impl Warm {
 
     /// All devices, in order of their numbers.
     pub fn devices(&self) -> Vec<DeviceInfo> {
+        let now = self.clock.timer().now();
         let free: Vec<u32> = self.space.lock().free.iter().map(|free| free.len() as u32).collect();
         let info = |(slot, free): (&DeviceSlot, u32)| DeviceInfo {
             name: slot.name.clone(),
             method: slot.device.as_ref().map_or_else(|| "missing".to_owned(), |device| device.method()),
             counts: slot.counters.now(),
             stalled: slot.stalled.load(Ordering::Relaxed),
+            resting: slot.rest.lock().is_on(now),
             poisoned: slot.poisoned.load(Ordering::Relaxed),
             draining: slot.draining.load(Ordering::Relaxed),
             free,

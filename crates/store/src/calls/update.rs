@@ -80,7 +80,14 @@ impl Store {
         engine.placement.write_record(&claimed.place, &claimed.head(), value, StateWord::FRESH);
         engine.placement.hot.region.fence();
         let (ticket, on_device) = engine.swap_version(&claimed, old_length, token)?;
-        if on_device { engine.tell_version(key, version) } else { engine.settle(ticket).map(|()| version) }
+        if on_device {
+            let told = engine.tell_version(key, version);
+            if told.is_err() {
+                engine.answered(key, false);
+            }
+            return told;
+        }
+        engine.settle(ticket).map(|()| version)
     }
 
     /// Sets attributes of an event, over what they were; a leased event only under its lease.
@@ -120,8 +127,10 @@ impl Engine {
             if !word.is_present() || word.is_busy() {
                 return Ok(None);
             }
-            let kept_back = shard.places.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
-            if !kept_back && !self.is_unsettled(key.as_bytes()) {
+            // Unanswered also where the version has gone down meanwhile, and all are told.
+            let ended = shard.places.superseded.get(key);
+            let is_open = ended.is_some_and(|ended| ended.on_hot_only || ended.is_unanswered);
+            if !is_open && !self.is_unsettled(key.as_bytes()) {
                 return Ok(None);
             }
             let location = word.location();
@@ -144,7 +153,17 @@ impl Engine {
         if entry.length as usize != value.len() || entry.payload_crc != checksum(value) {
             return Ok(None);
         }
-        self.tell_version(key, entry.version).map(Some)
+        let version = self.tell_version(key, entry.version)?;
+        self.answered(key, true);
+        Ok(Some(version))
+    }
+
+    /// Whoever made the version in force has its answer, or was told that the outcome is unknown and may ask again.
+    fn answered(&self, key: &Key, is_answered: bool) {
+        let primary = self.keyspace.schema.primary_of(key);
+        if let Some(ended) = self.shards.cell_of(primary.as_bytes()).lock().places.superseded.get_mut(key) {
+            ended.is_unanswered = !is_answered;
+        }
     }
 
     /// Has the version in force persisted where a device has one before it, and then tells the shadows that this one ended:

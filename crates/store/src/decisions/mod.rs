@@ -40,6 +40,8 @@ pub(crate) struct Superseded {
     pub(crate) version: u16,
     /// No device has the version that replaced it: without the hot level this one is the last.
     pub(crate) on_hot_only: bool,
+    /// Whoever made the version that replaced it was told that its outcome is unknown, in this life.
+    pub(crate) is_unanswered: bool,
 }
 
 /// The decisions of a store, and the numbers of names in its log.

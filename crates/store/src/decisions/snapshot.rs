@@ -340,7 +340,8 @@ impl SnapshotContent {
         }
         for _ in 0..reader.u32()? {
             let (key, word) = (reader.exactly(key)?, reader.u32()?);
-            content.superseded.push((key, Superseded { version: word as u16, on_hot_only: word & ON_HOT_ONLY != 0 }));
+            let on_hot_only = word & ON_HOT_ONLY != 0;
+            content.superseded.push((key, Superseded { version: word as u16, on_hot_only, ..Superseded::default() }));
         }
         content.marks = KeyTable::read(&mut reader)?;
         for _ in 0..reader.u32()? {

@@ -11,7 +11,7 @@ pub(crate) struct WarmFill {
     pub(crate) fill: f64,
     /// Containers that a writer could begin.
     pub(crate) free_containers: u32,
-    /// The name of a device that answers nothing.
+    /// The name of a device that answers nothing, or fails all that is begun on it.
     pub(crate) stalled: Option<String>,
 }
 

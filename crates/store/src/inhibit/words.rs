@@ -78,7 +78,12 @@ impl Words<'_> {
             self.hot_marks(reading)
         };
         let ends = "it answers again, and what waits for it is written";
-        (device.clone(), format!("the device answers nothing: {level}"), device, ends.to_owned())
+        (
+            device.clone(),
+            format!("the device answers nothing, or refuses what is written: {level}"),
+            device,
+            ends.to_owned(),
+        )
     }
 
     fn warm_words(&self, warm: &WarmFill, latches: Latches, reading: &Reading) -> (String, String, String, String) {

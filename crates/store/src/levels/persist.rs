@@ -233,8 +233,12 @@ impl Engine {
             return Ok(None);
         }
         let devices = level.warm.devices();
-        // One that knows already, else one that answers: a put must not wait for a stalled disk while another one works.
-        let first = level.warm.taking().min_by_key(|device| (!knows(device), devices[*device as usize].stalled));
+        // None that rests; one that knows already, else one that answers: a put must not wait for a stalled disk while another one
+        // works.
+        let first = level.warm.taking().min_by_key(|device| {
+            let info = &devices[*device as usize];
+            (info.resting, !knows(device), info.stalled)
+        });
         let device = first.ok_or_else(|| Error::unavailable("no device is there that takes data"))?;
         level.log.wait(device, standing, deadline)?;
         Ok(Some(device))

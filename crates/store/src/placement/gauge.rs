@@ -6,7 +6,8 @@ use forebay_media::warm::{Phase, Warm};
 
 impl WarmGauge for Warm {
     fn warm_fill(&self) -> WarmFill {
-        let stalled = self.devices().into_iter().find(|device| device.stalled).map(|device| device.name);
+        let stalled =
+            self.devices().into_iter().find(|device| device.stalled || device.resting).map(|device| device.name);
         WarmFill { fill: self.fill(), free_containers: self.free_containers(), stalled }
     }
 

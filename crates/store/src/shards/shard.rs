@@ -104,7 +104,7 @@ impl Shard {
         // Only upwards: a version that comes back after a loss of the hot level must stay below the next one.
         let before = known.version;
         if version >= known.version {
-            *known = Superseded { version, on_hot_only: false };
+            *known = Superseded { version, ..Superseded::default() };
         }
         debug_assert!(known.version >= before.max(version), "version {before} was superseded already");
         self.events.slab.set_at(event, At::Superseded);

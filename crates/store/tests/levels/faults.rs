@@ -8,6 +8,7 @@ use forebay_store::core::{Error, Kind, Level, LiveState, ManualTime, Primary};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -84,6 +85,14 @@ impl Told {
                 assert!(persisted, "a put to the hot level needs no device: {error}");
                 self.may_fail(error);
             }
+        }
+    }
+
+    /// Two fragments of each of these events, the first of them perhaps persisted.
+    fn pairs(&mut self, store: &Store, events: Range<u64>, persisted: bool) {
+        for event in events {
+            self.put(store, event, 0, persisted);
+            self.put(store, event, 1, false);
         }
     }
 
@@ -336,17 +345,11 @@ fn a_poisoned_container_is_rescued() {
     let setup = Setup::new(1);
     let store = setup.create();
     let mut told = Told::default();
-    for event in 0..8 {
-        told.put(&store, event, 0, true);
-        told.put(&store, event, 1, false);
-    }
+    told.pairs(&store, 0..8, true);
     store.tick();
     let device = &setup.devices[0];
     device.inject(Some(Operation::Write), device.count(Operation::Write) + 1, Fault::Fails);
-    for event in 8..16 {
-        told.put(&store, event, 0, false);
-        told.put(&store, event, 1, false);
-    }
+    told.pairs(&store, 8..16, false);
     store.tick();
     assert!(!store.warm_stats().unwrap().notes.is_empty());
     eventually(&store, "the poisoned container is emptied", || {
@@ -377,17 +380,11 @@ fn a_device_that_is_away_for_a_while_keeps_its_containers() {
     setup.config.clock = time.clone();
     let store = setup.create();
     let mut told = Told::default();
-    for event in 0..8 {
-        told.put(&store, event, 0, true);
-        told.put(&store, event, 1, false);
-    }
+    told.pairs(&store, 0..8, true);
     store.tick();
     let device = &setup.devices[0];
     device.refuse_writes("");
-    for event in 8..16 {
-        told.put(&store, event, 0, false);
-        told.put(&store, event, 1, false);
-    }
+    told.pairs(&store, 8..16, false);
     let counts = || {
         let poisoned = store.containers().iter().filter(|container| container.state == "poisoned").count();
         (poisoned, device.count(Operation::Read))

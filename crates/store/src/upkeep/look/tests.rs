@@ -168,7 +168,11 @@ fn a_refused_put_names_scope_cause_owner_and_end() {
     }
     scene.warm.set(|warm| warm.stalled = Some("/mnt/nvme1".to_owned()));
     let (error, _) = scene.fill_hot();
-    for words in ["device /mnt/nvme1: the device answers nothing", "owner: device /mnt/nvme1", "it answers again"] {
+    for words in [
+        "device /mnt/nvme1: the device answers nothing, or refuses what is written",
+        "owner: device /mnt/nvme1",
+        "it answers again",
+    ] {
         assert!(error.message().contains(words), "{words} in {error}");
     }
     assert!(error.message().contains("the hot level holds the trigger as well"), "{error}");
