@@ -37,9 +37,13 @@ impl Keyspace {
 
     /// The home's turn is held.
     pub(crate) async fn close(self: &Arc<Keyspace>, signed: &str, run: u64) -> Result<Vec<u8>> {
-        for peer in self.all_peers() {
+        let behind = self.all_peers().into_iter().map(|peer| {
+            let keyspace = self.clone();
+            tokio::spawn(async move { keyspace.catch_up(&peer).await.map(drop) })
+        });
+        for caught_up in behind.collect::<Vec<_>>() {
             // What fails is said by the tries below.
-            let _ = self.catch_up(&peer).await;
+            let _ = caught_up.await;
         }
         self.have_held_told().await;
         self.here_as(signed, &Control::BeginClose { run }).await?;

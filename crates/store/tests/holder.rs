@@ -519,6 +519,8 @@ fn what_was_refused_as_late_is_not_taken_later() {
         }
     };
     both(&two);
+    let why = two.store(1).why(&late).unwrap();
+    assert!(why.because.ends_with("or refused for good because a worker had the event"), "{why:?}");
     two.restart(1);
     both(&two);
     two.store(2).told(&part, &[late, asked]).unwrap();

@@ -344,6 +344,7 @@ impl Engine {
     }
 
     /// Bytes of a fragment on the hot level, as the account counts them.
+    #[inline]
     pub(crate) fn counted(&self, location: Location, entry: &Entry) -> u32 {
         if !entry.flags.is_elsewhere() {
             return entry.length;

@@ -33,8 +33,13 @@ impl Store {
             (Some(run), Ok(None)) => engine.why_no_event(&shard.events.runs[run as usize], primary, forgotten),
             (Some(_), Ok(Some(event))) => engine.why_in_event(&shard, event, source),
         };
-        let lost = shard.events.incidents.of(key).any(|incident| incident.kind == IncidentKind::Lost);
+        let had = |kind| shard.events.incidents.of(key).any(|incident| incident.kind == kind);
+        let lost = had(IncidentKind::Lost);
         let (answer, because) = match answer {
+            // A home refuses for good what another node holds and was late: its key is closed as if it were removed.
+            "removed" if had(IncidentKind::LateLeased) => {
+                ("removed", format!("{because}, or refused for good because a worker had the event"))
+            }
             "missing" | "not-expected" | "never-announced" if lost => {
                 ("lost", format!("{because}; it was stored, and damaged later: the operator accepted its loss"))
             }

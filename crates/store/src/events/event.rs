@@ -262,6 +262,7 @@ impl Event {
     }
 
     /// Marks that recovery found: the latest stage counts, and in it the most deliveries, wherever they were found.
+    #[inline]
     pub(crate) fn adopt_marks(&mut self, found: StateWord) {
         let (stage, deliveries) = (self.stage(), self.deliveries()).max((found.stage, found.deliveries));
         self.set_progress(stage, deliveries);

@@ -368,6 +368,7 @@ impl ShardEvents {
     }
 
     /// A fragment, a removed key or a place for one joins the event's table.
+    #[inline]
     pub(crate) fn insert_slot(&mut self, event: u32, slot: usize, rest: &[u8], word: Word) {
         // The rule says how many slots the table will have in the end.
         let expected = self.rule(event).wanted().unwrap_or(0);

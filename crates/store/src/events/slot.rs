@@ -225,6 +225,7 @@ impl Form {
     }
 
     /// Puts a slot at a place that [`Form::find`] gave; the table grows where it must, to `expected` slots if that helps.
+    #[inline]
     pub(crate) fn insert(
         self,
         tables: &mut Arena,

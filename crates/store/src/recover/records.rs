@@ -273,8 +273,8 @@ impl<'a> Records<'a> {
         let over =
             of_run.state == RunState::Closed || of_run.decided.contains(self.engine.shards.decided_form, primary);
         // What is held for another node ends by its word, also after its run: the home may keep the event for the archive.
-        let held = self.engine.role(shard, primary) != Role::Home;
-        if over && !held && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
+        let is_home = || self.engine.role(shard, primary) == Role::Home;
+        if over && is_home() && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
             return Ok(None);
         }
         Ok(Some(run))
