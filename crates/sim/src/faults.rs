@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     Deaf(Place, Duration),
     /// Nothing of a node arrives.
     Mute(Place, Duration),
+    /// Nothing arrives at a node over the connections that are there, and new ones overtake them.
+    Overtaken(Place, Duration),
     /// Nothing of the first node arrives at the second; clients reach both.
     OneWay(Place, Place, Duration),
     /// New connections to a node get no answer, and those that it has are reset.
@@ -65,8 +67,11 @@ fn draw(random: &mut SmallRng, nodes: usize, has_warm: bool) -> Fault {
         0 | 1 => Fault::Kill { node, step: random.random_range(1..60), down },
         2 | 3 => Fault::PowerLoss { node, step: random.random_range(1..60), seed: random.random(), down },
         4 => Fault::Pause(node, lasts),
-        5 if random.random_bool(0.5) => Fault::Deaf(node, lasts),
-        5 => Fault::Mute(node, lasts),
+        5 => match random.random_range(0..3) {
+            0 => Fault::Deaf(node, lasts),
+            1 => Fault::Mute(node, lasts),
+            _ => Fault::Overtaken(node, long),
+        },
         6 => Fault::Cut(node, long),
         7 => Fault::Reset(node, random.random_bool(0.8).then(|| random.random_range(1..2000))),
         8 => Fault::SlowDrain(node, random.random_range(1..64), long),

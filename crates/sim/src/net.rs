@@ -102,6 +102,8 @@ struct Way {
     is_reset: bool,
     /// Bytes that still pass before the stream is reset.
     reset_after: Option<usize>,
+    /// Nothing of it arrives before then.
+    late_until: Option<Instant>,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -164,6 +166,13 @@ impl Net {
         (end(1, client), end(0, server))
     }
 
+    /// Nothing arrives at a place before then, of the streams that are there: new ones overtake them.
+    pub(crate) fn delay(&self, to: Place, until: Instant) {
+        let pipes = self.pipes();
+        let ways = pipes.iter().flat_map(|pipes| pipes.ways.iter().zip(pipes.between.iter().rev()));
+        ways.filter(|(_, place)| **place == to).for_each(|(way, _)| way.0.lock().late_until = Some(until));
+    }
+
     /// Every stream to or from a place is reset now, or once some more bytes have passed.
     pub(crate) fn reset(&self, place: Place, after: Option<usize>) {
         for pipes in self.pipes().into_iter().filter(|pipes| pipes.between.contains(&place)) {
@@ -205,6 +214,7 @@ impl AsyncRead for End {
         if way.is_reset {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
+        let late = way.late_until;
         let Some((at, bytes)) = way.pieces.front_mut() else {
             if way.is_ended {
                 return Poll::Ready(Ok(()));
@@ -212,7 +222,7 @@ impl AsyncRead for End {
             way.reader = Some(context.waker().clone());
             return Poll::Pending;
         };
-        let at = held.map_or(*at, |held| held.max(*at));
+        let at = held.max(late).map_or(*at, |held| held.max(*at));
         if at > Instant::now() {
             way.reader = Some(context.waker().clone());
             drop(way);

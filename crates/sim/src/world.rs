@@ -355,6 +355,10 @@ async fn come(world: Rc<World>, fault: Fault) {
             net.change_weather(|weather| weather.stall_out_of(node, now + time));
             sleep(time).await;
         }
+        Fault::Overtaken(node, time) => {
+            net.delay(node, now + time);
+            sleep(time).await;
+        }
         Fault::OneWay(from, to, time) => {
             net.change_weather(|weather| weather.stall(from, to, now + time));
             sleep(time).await;
