@@ -20,23 +20,10 @@ const BESIDE_BYTES: usize = 64 << 10;
 /// Fragments from which on their homes are told beside each other.
 const BESIDE_FRAGMENTS: usize = 128;
 
-/// Bytes after which homes are told what their holders have, while more goes there.
-const SLICE_BYTES: usize = 4 << 20;
-
 /// Most sources of an event that are asked for before its home has said that they are there.
 const LIKELY_MAX: usize = 256;
 /// Events that are read without asking ahead after one of which most was not there.
 const NOT_AHEAD: usize = 64;
-
-/// What a home is told of a put: length and checksum of what its holder has.
-struct Told {
-    /// Place of the put.
-    at: usize,
-    home: u16,
-    /// What the holder answered.
-    held: PutOutcome,
-    away: [u8; Elsewhere::BYTES],
-}
 
 /// What is read from one holder.
 struct Part {
@@ -151,59 +138,48 @@ impl ClusterClient {
     fn put_many_since(&self, began: Instant, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
         let placed = self.placed();
         let routes = placed.routes(self.schema(), puts.iter().map(|put| &put.0));
-        // Of what goes to a holder its home is told the checksum as well; reckoned as it is sent.
-        let checksums: Vec<OnceLock<u32>> = puts.iter().map(|_| OnceLock::new()).collect();
-        let apart = |at: usize| routes[at].0 != routes[at].1;
+        let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
         let to_holder = |at: usize| -> (Key, &[u8], PutOptions<'_>) {
             let (key, value, options) = puts[at];
-            let report = if apart(at) { Report::Later } else { options.report };
-            // What slices before it waited for is over.
-            let deadline = options.deadline.map(|deadline| deadline.saturating_sub(began.elapsed()));
-            (key, value, PutOptions { report, deadline, ..options })
+            let report = if routes[at].0 != routes[at].1 { Report::Later } else { options.report };
+            (key, value, PutOptions { report, ..options })
         };
-        let checksum = |at: usize| apart(at).then(|| *checksums[at].get_or_init(|| crc32c(puts[at].1)));
+        // Of what goes to a holder its home is told the checksum as well; reckoned frame by frame, as it is sent.
+        let apart = |at: usize| routes[at].0 != routes[at].1;
+        let checksums: Vec<OnceLock<u32>> = puts.iter().map(|_| OnceLock::new()).collect();
         let mut outcomes: Vec<Result<PutOutcome>> = puts.iter().map(|_| Err(too_few())).collect();
-        let mut of_homes = Vec::new();
-        std::thread::scope(|scope| {
-            let mut telling = None;
-            let mut most_bytes = if (0..puts.len()).any(apart) { SLICE_BYTES } else { usize::MAX };
-            let mut from = 0;
-            while from < puts.len() {
-                let slice = from..slice_end(from, puts, most_bytes);
-                from = slice.end;
-                let bytes: usize = puts[slice.clone()].iter().map(|put| put.1.len()).sum();
-                let all = slice.clone().map(|at| (at, routes[at].0));
-                self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| {
-                    if outcome.is_err() {
-                        // Others may fail as well: all of them wait together.
-                        most_bytes = usize::MAX;
-                    }
-                    outcomes[at] = outcome;
-                });
-                // What a holder has, its home is told: eight bytes of each.
-                let told: Vec<Told> = slice
-                    .filter_map(|at| {
-                        let held = *outcomes[at].as_ref().ok()?;
-                        // A holder takes no longer ones.
-                        let away = Elsewhere { length: puts[at].1.len() as u32, checksum: *checksums[at].get()? };
-                        matches!(held, PutOutcome::Stored | PutOutcome::Duplicate).then_some(Told {
-                            at,
-                            home: routes[at].1,
-                            held,
-                            away: away.to_bytes(),
-                        })
-                    })
-                    .collect();
-                of_homes.extend(telling.take().map_or_else(Vec::new, joined));
-                if from < puts.len() && !told.is_empty() {
-                    telling = Some(scope.spawn(move || self.tell_homes(began, puts, told)));
-                } else {
-                    of_homes.extend(self.tell_homes(began, puts, told));
-                }
-            }
-        });
-        let told: Vec<usize> = of_homes.iter().map(|(at, _)| *at).collect();
-        of_homes.into_iter().for_each(|(at, outcome)| outcomes[at] = outcome);
+        let all = (0..puts.len()).map(|at| (at, routes[at].0));
+        let checksum = |at: usize| apart(at).then(|| *checksums[at].get_or_init(|| crc32c(puts[at].1)));
+        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| outcomes[at] = outcome);
+        // What a holder has, its home is told: eight bytes of each.
+        let told: Vec<(usize, [u8; Elsewhere::BYTES])> = (0..puts.len())
+            .filter(|&at| matches!(outcomes[at], Ok(PutOutcome::Stored | PutOutcome::Duplicate)))
+            // A holder takes no longer ones.
+            .filter_map(|at| {
+                Some((at, Elsewhere { length: puts[at].1.len() as u32, checksum: *checksums[at].get()? }.to_bytes()))
+            })
+            .collect();
+        if !told.is_empty() {
+            let to_home = |place: usize| -> (Key, &[u8], PutOptions<'_>) {
+                let (at, ref away) = told[place];
+                let options = PutOptions { level: Some(Level::Elsewhere), ..puts[at].2 };
+                (puts[at].0, away, options)
+            };
+            let homes = told.iter().enumerate().map(|(place, (at, _))| (place, routes[*at].1));
+            self.put_parts(
+                homes,
+                told.len() >= BESIDE_FRAGMENTS,
+                to_home,
+                |_| None,
+                |place, of_home| {
+                    let (at, _) = told[place];
+                    outcomes[at] = match (&outcomes[at], of_home) {
+                        (Ok(held), Ok(of_home)) => Ok(held.with_home(of_home, began.elapsed())),
+                        (_, of_home) => of_home,
+                    };
+                },
+            );
+        }
         let elsewhere = |outcome: &Result<PutOutcome>| outcome.as_ref().is_err_and(may_be_elsewhere);
         let left: Vec<usize> = (0..puts.len()).filter(|&at| elsewhere(&outcomes[at])).collect();
         if !left.is_empty() && self.learn() {
@@ -213,7 +189,7 @@ impl ClusterClient {
             let again: Vec<_> = moved.iter().map(|&at| puts[at]).collect();
             moved.into_iter().zip(self.put_many_since(began, &again)?).for_each(|(at, outcome)| outcomes[at] = outcome);
         }
-        for at in told {
+        for (at, _) in told {
             if let Err(error) = &outcomes[at] {
                 let (holder, home) = routes[at];
                 // Not what the home does not take now, such as while it closes: the holder tells it again.
@@ -227,28 +203,6 @@ impl ClusterClient {
             }
         }
         Ok(outcomes)
-    }
-
-    /// Tells homes what their holders have; outcomes with the places of the puts.
-    fn tell_homes(
-        &self,
-        began: Instant,
-        puts: &[(Key, &[u8], PutOptions<'_>)],
-        told: Vec<Told>,
-    ) -> Vec<(usize, Result<PutOutcome>)> {
-        let to_home = |place: usize| -> (Key, &[u8], PutOptions<'_>) {
-            let Told { at, ref away, .. } = told[place];
-            let options = PutOptions { level: Some(Level::Elsewhere), ..puts[at].2 };
-            (puts[at].0, away, options)
-        };
-        let homes = told.iter().enumerate().map(|(place, told)| (place, told.home));
-        let mut of_homes = Vec::with_capacity(told.len());
-        let seen = |place: usize, of_home: Result<PutOutcome>| {
-            let Told { at, held, .. } = told[place];
-            of_homes.push((at, of_home.map(|of_home| held.with_home(of_home, began.elapsed()))));
-        };
-        self.put_parts(homes, told.len() >= BESIDE_FRAGMENTS, to_home, |_| None, seen);
-        of_homes
     }
 
     /// Puts to several nodes, given by place and node.
@@ -486,21 +440,6 @@ impl ClusterClient {
     }
 }
 
-/// Where the slice ends that begins with the first of these puts.
-fn slice_end(from: usize, puts: &[(Key, &[u8], PutOptions<'_>)], most_bytes: usize) -> usize {
-    let mut bytes = 0;
-    let fits = |put: &&(Key, &[u8], PutOptions<'_>)| {
-        let fits = bytes < most_bytes;
-        bytes += put.1.len();
-        fits
-    };
-    from + puts[from..].iter().take_while(fits).count()
-}
-
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// Does something with each part, beside each other if that is worth a thread; answers in the order of the parts.
 fn beside<P: Send, T: Send>(
     parts: impl IntoIterator<Item = P>,
@@ -517,6 +456,10 @@ fn beside<P: Send, T: Send>(
     std::thread::scope(|scope| {
         let under_way: Vec<_> = parts.into_iter().map(|part| scope.spawn(|| each(part))).collect();
         let last = each(last);
-        under_way.into_iter().map(joined).chain([last]).collect()
+        let joined = under_way.into_iter().map(|part| match part.join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.chain([last]).collect()
     })
 }
