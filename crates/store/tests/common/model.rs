@@ -286,6 +286,13 @@ impl Model {
         if *answer == Answer::Failed(Kind::Full) {
             return true;
         }
+        let held = self.events.get(&event).and_then(|model| model.fragments.get(&source));
+        // An update that a kill cut off is known when the same bytes come again: it makes no other version.
+        let again = held.is_some_and(|held| {
+            *answer == Answer::Version(held.version)
+                && held.version > 0
+                && self.bytes_of(event, source, held.tag) == self.bytes_of(event, source, tag)
+        });
         let bytes = self.bytes_of(event, source, tag).len() as u64;
         let failed = matches!(answer, Answer::Failed(_));
         let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Failed(Kind::Invalid) };
@@ -298,6 +305,9 @@ impl Model {
         let Some(fragment) = model.fragments.get_mut(&source) else {
             return *answer == Answer::Failed(Kind::Invalid);
         };
+        if again {
+            return true;
+        }
         model.superseded_sum = (model.superseded_sum.0 + 1, model.superseded_sum.1 + fragment.bytes);
         *fragment = FragmentModel { tag, version: fragment.version + 1, bytes, late: fragment.late };
         *answer == Answer::Version(fragment.version)
