@@ -9,11 +9,12 @@
 //! ends there too. A node that is opened again in between takes puts until then. A home that dies in between tells the others
 //! when it is back.
 
-use crate::keyspace::{FORWARDED, Keyspace};
+use crate::keyspace::{FORWARDED, Keyspace, Peer};
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Kind, Result};
 use forebay_wire::Control;
 use std::sync::Arc;
+use tokio::task::JoinSet;
 
 impl Keyspace {
     /// Every node tells the homes of what it holds, and this one. What fails is said by the first half.
@@ -23,28 +24,27 @@ impl Keyspace {
             return;
         }
         let order = Control::TellHomes { node, epoch: map.epoch() };
-        let told = self.all_peers().into_iter().filter(|peer| peer.trouble().is_none()).map(|peer| {
-            let order = order.clone();
-            tokio::spawn(async move { peer.forwards.control(&order).await.map(drop) })
-        });
-        let told: Vec<_> = told.collect();
+        let reached = self.all_peers().into_iter().filter(|peer| peer.trouble().is_none());
+        let mut told: JoinSet<_> = reached
+            .map(|peer| {
+                let order = order.clone();
+                async move { peer.forwards.control(&order).await.map(drop) }
+            })
+            .collect();
         // What is not told by then bars the close, with words.
         let _ = tokio::time::timeout(FORWARDED, self.tell_homes()).await;
-        for told in told {
-            let _ = told.await;
-        }
+        while told.join_next().await.is_some() {}
     }
 
     /// The home's turn is held.
     pub(crate) async fn close(self: &Arc<Keyspace>, signed: &str, run: u64) -> Result<Vec<u8>> {
-        let behind = self.all_peers().into_iter().map(|peer| {
+        let catch_up = |peer: Arc<Peer>| {
             let keyspace = self.clone();
-            tokio::spawn(async move { keyspace.catch_up(&peer).await.map(drop) })
-        });
-        for caught_up in behind.collect::<Vec<_>>() {
-            // What fails is said by the tries below.
-            let _ = caught_up.await;
-        }
+            async move { keyspace.catch_up(&peer).await.map(drop) }
+        };
+        let mut behind: JoinSet<_> = self.all_peers().into_iter().map(catch_up).collect();
+        // What fails is said by the tries below.
+        while behind.join_next().await.is_some() {}
         self.have_held_told().await;
         self.here_as(signed, &Control::BeginClose { run }).await?;
         let begun = match is_planted("close-alone") {

@@ -166,11 +166,15 @@ impl Net {
         (end(1, client), end(0, server))
     }
 
-    /// Nothing arrives at a place before then, of the streams that are there: new ones overtake them.
+    /// Nothing arrives at a place before then, or any longer time that was said before, over the streams that are there: new
+    /// ones overtake them.
     pub(crate) fn delay(&self, to: Place, until: Instant) {
         let pipes = self.pipes();
         let ways = pipes.iter().flat_map(|pipes| pipes.ways.iter().zip(pipes.between.iter().rev()));
-        ways.filter(|(_, place)| **place == to).for_each(|(way, _)| way.0.lock().late_until = Some(until));
+        for (way, _) in ways.filter(|(_, place)| **place == to) {
+            let late = &mut way.0.lock().late_until;
+            *late = (*late).max(Some(until));
+        }
     }
 
     /// Every stream to or from a place is reset now, or once some more bytes have passed.

@@ -35,9 +35,10 @@ impl Store {
         };
         let had = |kind| shard.events.incidents.of(key).any(|incident| incident.kind == kind);
         let lost = had(IncidentKind::Lost);
+        let has_table = shard.seat.as_ref().is_some_and(|seat| seat.has_table(number));
         let (answer, because) = match answer {
             // A home refuses for good what another node holds and was late: its key is closed as if it were removed.
-            "removed" if had(IncidentKind::LateLeased) => {
+            "removed" if has_table && had(IncidentKind::LateLeased) => {
                 ("removed", format!("{because}, or refused for good because a worker had the event"))
             }
             "missing" | "not-expected" | "never-announced" if lost => {
