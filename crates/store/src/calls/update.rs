@@ -32,7 +32,9 @@ enum Again {
 }
 
 impl Store {
-    /// Replaces a fragment's bytes by a new version; a leased event only under its lease.
+    /// Replaces a fragment's bytes by a new version; a leased event only under its lease. Bytes that are in force already, of which
+    /// it is not known whether whoever put them there was answered, change nothing: their version is the answer, also to
+    /// who has the lease no more.
     ///
     /// # Errors
     /// `Invalid` where there is no such fragment, `Fenced` where the event is leased under another token,

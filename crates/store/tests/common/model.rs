@@ -286,14 +286,18 @@ impl Model {
         if *answer == Answer::Failed(Kind::Full) {
             return true;
         }
+        let bytes = self.bytes_of(event, source, tag);
         let held = self.events.get(&event).and_then(|model| model.fragments.get(&source));
-        // An update that a kill cut off is known when the same bytes come again: it makes no other version.
-        let again = held.is_some_and(|held| {
-            *answer == Answer::Version(held.version)
-                && held.version > 0
-                && self.bytes_of(event, source, held.tag) == self.bytes_of(event, source, tag)
-        });
-        let bytes = self.bytes_of(event, source, tag).len() as u64;
+        // Bytes that are in force may be answered with their version, whoever holds the event: after a kill nobody knows whether
+        // the update that brought them was answered, and nothing changes.
+        if held.is_some_and(|held| {
+            held.version > 0
+                && *answer == Answer::Version(held.version)
+                && self.bytes_of(event, source, held.tag) == bytes
+        }) {
+            return true;
+        }
+        let bytes = bytes.len() as u64;
         let failed = matches!(answer, Answer::Failed(_));
         let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Failed(Kind::Invalid) };
         match model.state {
@@ -305,9 +309,6 @@ impl Model {
         let Some(fragment) = model.fragments.get_mut(&source) else {
             return *answer == Answer::Failed(Kind::Invalid);
         };
-        if again {
-            return true;
-        }
         model.superseded_sum = (model.superseded_sum.0 + 1, model.superseded_sum.1 + fragment.bytes);
         *fragment = FragmentModel { tag, version: fragment.version + 1, bytes, late: fragment.late };
         *answer == Answer::Version(fragment.version)
