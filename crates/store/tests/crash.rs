@@ -135,6 +135,7 @@ fn adopt(store: &Store, lane: u64) -> Model {
                 version: fragment.version(),
                 bytes: fragment.len() as u64,
                 late: false,
+                inherited: true,
             };
             found.fragments.insert(source, held);
         }
@@ -240,6 +241,7 @@ fn many_lives(both: bool) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut models: Vec<Model> = (0..LANES).map(|lane| Model::new(lane, COUNT, BYTES_MAX)).collect();
     models[LANES as usize - 1].may_mask = true;
+    models.iter_mut().for_each(|model| model.persists = both);
     let (mut ended, mut demoted) = (0, 0);
     for round in 0..number("FOREBAY_CRASH_ROUNDS", 30) {
         let moment = match rng.random_range(0..6) {

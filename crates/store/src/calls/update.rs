@@ -32,9 +32,9 @@ enum Again {
 }
 
 impl Store {
-    /// Replaces a fragment's bytes by a new version; a leased event only under its lease. Bytes that are in force already, of which
-    /// it is not known whether whoever put them there was answered, change nothing: their version is the answer, also to
-    /// who has the lease no more.
+    /// Replaces a fragment's bytes by a new version; a leased event only under its lease. An update may be repeated after its
+    /// outcome was unknown, or after a kill: while the version in force may lack its acknowledgement, the same bytes make
+    /// no new version. The answer is then the number of the version in force, and no lease is needed.
     ///
     /// # Errors
     /// `Invalid` where there is no such fragment, `Fenced` where the event is leased under another token,

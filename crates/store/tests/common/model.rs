@@ -17,6 +17,8 @@ pub(crate) struct FragmentModel {
     pub(crate) bytes: u64,
     /// It came when the event was ready.
     pub(crate) late: bool,
+    /// An earlier life made this version: its update may have had no answer.
+    pub(crate) inherited: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +151,7 @@ pub(crate) struct Model {
     pub(crate) hold: Option<u64>,
     /// Only the last lane may mask: a mask covers all events from one on.
     pub(crate) may_mask: bool,
-    /// One put of eight asks to be persisted.
+    /// The store has devices: one put of eight asks to be persisted.
     pub(crate) persists: bool,
     pub(crate) masks: Vec<MaskModel>,
 }
@@ -266,7 +268,10 @@ impl Model {
             State::Open | State::Ready if differs => *answer == Answer::Failed(Kind::Conflict),
             State::Open | State::Ready => {
                 let late = model.state == State::Ready;
-                model.fragments.insert(source, FragmentModel { tag, version: 0, bytes: bytes.len() as u64, late });
+                model.fragments.insert(
+                    source,
+                    FragmentModel { tag, version: 0, bytes: bytes.len() as u64, late, inherited: false },
+                );
                 model.seen = true;
                 self.consider(event);
                 *answer == Answer::Stored
@@ -288,10 +293,12 @@ impl Model {
         }
         let bytes = self.bytes_of(event, source, tag);
         let held = self.events.get(&event).and_then(|model| model.fragments.get(&source));
-        // Bytes that are in force may be answered with their version, whoever holds the event: after a kill nobody knows whether
-        // the update that brought them was answered, and nothing changes.
+        // A store with devices takes this for a repeat: a kill may have cut off the first update's answer. The repeat changes
+        // nothing, so it needs no lease.
         if held.is_some_and(|held| {
-            held.version > 0
+            self.persists
+                && held.inherited
+                && held.version > 0
                 && *answer == Answer::Version(held.version)
                 && self.bytes_of(event, source, held.tag) == bytes
         }) {
@@ -310,7 +317,7 @@ impl Model {
             return *answer == Answer::Failed(Kind::Invalid);
         };
         model.superseded_sum = (model.superseded_sum.0 + 1, model.superseded_sum.1 + fragment.bytes);
-        *fragment = FragmentModel { tag, version: fragment.version + 1, bytes, late: fragment.late };
+        *fragment = FragmentModel { tag, version: fragment.version + 1, bytes, inherited: false, ..*fragment };
         *answer == Answer::Version(fragment.version)
     }
 
@@ -468,7 +475,7 @@ impl Model {
 
     fn add_result(&mut self, event: u64, source: u64, tag: u64) {
         let bytes = self.bytes_of(event, source, tag).len() as u64;
-        let result = FragmentModel { tag, version: 0, bytes, late: false };
+        let result = FragmentModel { tag, version: 0, bytes, late: false, inherited: false };
         self.events.entry(event).or_default().fragments.insert(source, result);
     }
 

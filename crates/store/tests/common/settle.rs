@@ -204,6 +204,8 @@ impl Model {
                 Some(Some(model)) => self.follow(event, model),
             }
         }
+        let fragments = self.events.values_mut().flat_map(|event| event.fragments.values_mut());
+        fragments.for_each(|fragment| fragment.inherited = true);
         self.audit(store)?;
         Ok(self)
     }

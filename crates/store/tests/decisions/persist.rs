@@ -197,6 +197,26 @@ fn an_updated_version_of_a_persisted_fragment_is_persisted() {
     });
 }
 
+/// An update whose outcome is unknown may be repeated without the lease; one that was answered is an update like others.
+#[test]
+fn the_bytes_in_force_are_a_repeat_only_while_their_update_has_no_answer() {
+    let life = Plan::new().impatient().create();
+    life.ready_persisted(EVENT);
+    let token = life.lease(EVENT);
+    assert_eq!(life.update(EVENT, 0, 1, Some(&token)).unwrap(), 1);
+    assert_eq!(life.update(EVENT, 0, 1, None).unwrap_err().kind(), Kind::Fenced);
+    assert_eq!(life.update(EVENT, 0, 1, Some(&token)).unwrap(), 2);
+    life.devices.iter().for_each(|device| device.refuse_writes(CONTAINERS));
+    unknown(life.update(EVENT, 0, 3, Some(&token)), "the update");
+    assert_eq!(life.update(EVENT, 0, 4, None).unwrap_err().kind(), Kind::Fenced, "other bytes need the lease");
+    unknown(life.update(EVENT, 0, 3, None), "its repeat");
+    life.in_lives_with_hot(|life| assert_eq!(life.version(EVENT, 0), Some(3)));
+    let next = life.after_kill();
+    let _ = next.lease(EVENT);
+    assert_eq!(next.update(EVENT, 0, 3, None).unwrap(), 3, "a repeat after the kill");
+    next.in_every_life(|life, _| assert_eq!(life.version(EVENT, 0), Some(3)));
+}
+
 /// The same for one that went down with its event after it was persisted.
 #[test]
 fn an_updated_version_of_a_persisted_fragment_that_was_demoted_is_persisted() {
