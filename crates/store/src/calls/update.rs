@@ -32,9 +32,10 @@ enum Again {
 }
 
 impl Store {
-    /// Replaces a fragment's bytes by a new version; a leased event only under its lease. An update may be repeated after its
-    /// outcome was unknown, or after a kill: while the version in force may lack its acknowledgement, the same bytes make
-    /// no new version. The answer is then the number of the version in force, and no lease is needed.
+    /// Replaces a fragment's bytes by a new version; a leased event only under its lease. In a store with devices,
+    /// an update may be repeated after its outcome was unknown, also after a kill: while the version in force may not be
+    /// acknowledged, the same bytes make no new version. The answer is then the number of that version, and no lease is
+    /// needed. Without devices, and after an acknowledgement that was lost on its way, a repeat makes another version.
     ///
     /// # Errors
     /// `Invalid` where there is no such fragment, `Fenced` where the event is leased under another token,
