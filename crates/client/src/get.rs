@@ -125,7 +125,7 @@ impl Client {
                 Ok(answers)
             })?;
             for (keys, answer) in keys.chunks(frame_keys).zip(answers) {
-                found.extend(self.found_of(keys, answer)?);
+                self.take_found(keys, answer, &mut found)?;
             }
         }
         Ok(found)
@@ -140,12 +140,12 @@ impl Client {
         each.clamp(FRAME_KEYS_MIN, FRAME_KEYS).min(most)
     }
 
-    /// The fragments of a frame.
-    fn found_of(&self, keys: &[Key], answer: Option<Answer<Found>>) -> Result<Vec<Option<Fragment>>> {
+    /// Adds the fragments of a frame.
+    fn take_found(&self, keys: &[Key], answer: Option<Answer<Found>>, found: &mut Vec<Option<Fragment>>) -> Result<()> {
         let answer = answer.filter(|answer| answer.said.len() == keys.len());
         let answer = answer.ok_or_else(|| Error::corrupt("an answer with another number of fragments than keys"))?;
         self.pool().fragment_bytes.store((answer.payload.len() / keys.len()) as u64, Ordering::Relaxed);
-        let (mut cutter, mut found) = (Cutter::new(answer.payload), Vec::with_capacity(keys.len()));
+        let mut cutter = Cutter::new(answer.payload);
         for (at, (key, about)) in keys.iter().zip(answer.said).enumerate() {
             if at > 0 && about.as_ref().is_err_and(|error| error.kind() == Kind::Full) {
                 // What did not fit is asked for by itself.
@@ -154,7 +154,7 @@ impl Client {
             }
             found.push(about?.map(|about| cutter.next(*key, about)).transpose()?);
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Asks for fragments that are read later, while other servers are asked as well; `None` where there are too many for one frame.
@@ -177,7 +177,11 @@ impl Client {
     /// What was asked for ahead, or is asked for now.
     pub(crate) fn get_asked(&self, keys: &[Key], ahead: Option<Ahead>) -> Result<Vec<Option<Fragment>>> {
         match ahead.and_then(|ahead| ahead.answer(read_found)) {
-            Some(answer) => self.found_of(keys, Some(answer)),
+            Some(answer) => {
+                let mut found = Vec::with_capacity(keys.len());
+                self.take_found(keys, Some(answer), &mut found)?;
+                Ok(found)
+            }
             None => self.get_many_here(keys),
         }
     }

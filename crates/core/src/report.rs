@@ -258,8 +258,9 @@ pub struct Inhibit {
     pub scope: String,
     /// What fills the level, such as `hot fill 92 % (marks 90 and 75 %): 71 % ready`.
     pub cause: String,
-    /// The role that can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`, a
-    /// device, or the holder of guards by name.
+    /// The role that can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`,
+    /// `homes` (of a cluster: the nodes that own the events whose bytes are held here), a device, or the holder of guards by
+    /// name.
     pub owner: String,
     /// The condition that ends it.
     pub ends: String,

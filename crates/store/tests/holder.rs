@@ -5,7 +5,7 @@
 mod common;
 
 use common::driver::keyspace;
-use common::{TempDir, key, put, refused, small_config};
+use common::{TempDir, eventually, key, put, refused, small_config};
 use forebay_store::core::map::{Change, ClusterMap, Hex128, Node, NodeState};
 use forebay_store::core::{Attributes, Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, crc32c};
 use forebay_store::{Config, Departed, GetAny, HeldPart, PutOptions, PutOutcome, Sources, Store, WarmDevice};
@@ -59,13 +59,14 @@ impl Two {
         self.stores[id - 1] = Some(Store::open(&path(&self.dir, id), small_config()).unwrap());
     }
 
-    /// The key of an event with its home at node `home`, of the source that node `holder` has.
+    /// Keys of events with their home at node `home`, of the source that node `holder` has.
+    fn keys(&self, home: u16, holder: u64) -> impl Iterator<Item = Key> {
+        let keys = (0..).map(move |event| key(RUN, event * 64, holder - 1));
+        keys.filter(move |key| self.map.keyspace("model").unwrap().home(RUN, self.primary(key).as_bytes()) == home)
+    }
+
     fn key(&self, home: u16, event: usize, holder: u64) -> Key {
-        let placement = self.map.keyspace("model").unwrap();
-        let schema = keyspace(2).schema;
-        let of_home =
-            (0..).filter(|event| placement.home(RUN, schema.primary(&[RUN, event * 64]).unwrap().as_bytes()) == home);
-        key(RUN, of_home.map(|event| event * 64).nth(event).unwrap(), holder - 1)
+        self.keys(home, holder).nth(event).unwrap()
     }
 
     fn primary(&self, key: &Key) -> Primary {
@@ -551,4 +552,31 @@ fn what_was_told_in_vain_is_told_again() {
     let ledger = two.store(1).ledger(RUN).unwrap();
     assert_eq!((ledger.late.fragments, ledger.imbalance()), (1, None));
     assert!(!is_held(&two, &held));
+}
+
+#[test]
+fn a_full_node_says_whether_its_own_events_or_those_of_other_homes_fill_it() {
+    let two = Two::new();
+    let (home, holder) = (two.store(1), two.store(2));
+    let fill = |store: &Store, source: u64| {
+        let full = two.keys(1, source).position(|key| put(store, &key, &[7; 2048]).is_err());
+        store.tick();
+        let inhibit = store.stats().inhibit.unwrap();
+        let share: f64 = inhibit.cause.rsplit_once(": ").unwrap().1.split_once(" %").unwrap().0.parse().unwrap();
+        assert!((50.0..=100.0).contains(&share) && share <= store.stats().fill * 100.0 + 1.0, "{inhibit}");
+        (full.unwrap(), inhibit)
+    };
+    let (held, inhibit) = fill(holder, 2);
+    assert_eq!(&*inhibit.owner, "homes");
+    assert!(inhibit.cause.contains("held for events of other nodes"), "{inhibit}");
+    while two.tell(Report::Prompt).0 > 0 {}
+    // Twice as many bytes are in the home's account as are in its memory.
+    let (_, inhibit) = fill(home, 1);
+    assert_eq!(&*inhibit.owner, "selection", "{inhibit}");
+    assert_eq!(home.ledger(RUN).unwrap().live.ready.events as usize, held);
+    home.remove_range(&Bounds::all(home.schema())).unwrap();
+    two.depart();
+    for store in [home, holder] {
+        eventually(store, "inhibit ends", || store.stats().inhibit.is_none());
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! All nodes are in one process on the processor of servers: a share says what a cluster costs, and not what more machines bring.
 
-use super::moving::{SIZES, client, count, end_run, long_events, put};
+use super::moving::{CALL, SIZES, client, count, end_run, end_runs, get_long_events, put_long_events, put_part};
 use super::nodes::{ELSEWHERE, SPREAD, config, map_of, node, start};
 use super::selection::select;
 use super::{Measurement, peer, pin};
@@ -12,10 +12,13 @@ use forebay_client::{ClusterClient, Options};
 use forebay_core::map::{ClusterMap, Hex128};
 use forebay_core::{Bounds, Key, PutOptions, PutOutcome};
 use forebay_store::Store;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const TEN_KIB: usize = 10 << 10;
+/// Parts of a pass that is made in several ways in turns.
+const PARTS: u64 = 12;
 /// Nodes of a large map.
 const NODES_MANY: u16 = 500;
 
@@ -30,14 +33,14 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
         let config = peer::keyspace().run;
         one.run_open(run, &config)?;
         [run, ELSEWHERE + run].into_iter().try_for_each(|run| all.run_open(run, &config))?;
-        let took = put(&one, run, count, &value)?;
+        let to_one = |part| put_part(&one, run, part, &value);
+        let to_all = |part| put_part(&all, run, part, &value);
+        let to_holder = |part| put_part(&all, ELSEWHERE + run, part, &value);
+        let [took, over_all, away] = in_turns(count, CALL as u64, [&to_one, &to_all, &to_holder])?;
         end_run(&one, run)?;
-        let over_all = put(&all, run, count, &value)?;
-        end_run(&all, run)?;
+        end_runs(&all, &[run, ELSEWHERE + run])?;
         on.results.record("cluster.put", bytes, count as f64 / over_all);
         on.results.record("cluster.put.share", bytes, took / over_all);
-        let away = put(&all, ELSEWHERE + run, count, &value)?;
-        end_run(&all, ELSEWHERE + run)?;
         on.results.record("cluster.table.put", bytes, count as f64 / away);
         on.results.record("cluster.table.put.share", bytes, over_all / away);
     }
@@ -47,14 +50,34 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     on.results.record("cluster.select", 64, of_all);
     on.results.record("cluster.select.share", 64, of_all / of_one);
     let run = on.next_run();
-    let (events, took) = long_events(on.plan, &one, run)?;
+    let events = put_long_events(on.plan, &one, run)?;
+    put_long_events(on.plan, &all, SPREAD + run)?;
+    let of_one = |part| get_long_events(&one, run, part);
+    let of_four = |part| get_long_events(&all, SPREAD + run, part);
+    let [took, over_all] = in_turns(events, 1, [&of_one, &of_four])?;
     end_run(&one, run)?;
-    let (_, over_all) = long_events(on.plan, &all, SPREAD + run)?;
     end_run(&all, SPREAD + run)?;
     on.results.record("cluster.event", TEN_KIB, events as f64 / over_all);
     on.results.record("cluster.event.share", TEN_KIB, took / over_all);
     held(on)?;
     large_map(on)
+}
+
+/// Does the same with parts of some things, of a multiple of `step` each, in several ways, each first in turn: the machine drifts
+/// under all of them. The time that each took.
+fn in_turns<const WAYS: usize>(
+    count: u64,
+    step: u64,
+    ways: [&dyn Fn(Range<u64>) -> Result<f64>; WAYS],
+) -> Result<[f64; WAYS]> {
+    let mut took = [0.0; WAYS];
+    let part = count.div_ceil(PARTS).next_multiple_of(step);
+    for (turn, from) in (0..count).step_by(part as usize).enumerate() {
+        for way in (0..WAYS).map(|way| (way + turn) % WAYS) {
+            took[way] += ways[way](from..count.min(from + part))?;
+        }
+    }
+    Ok(took)
 }
 
 /// A readout that puts into its own store: alone, and as the holder for a home that is told of it. The home and what tells it work

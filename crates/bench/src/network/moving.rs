@@ -7,6 +7,7 @@ use super::wire::{pull, push};
 use crate::Result;
 use forebay_client::{Client, Options, Tls};
 use forebay_core::{Bounds, EventStore, Key, PutOptions, PutOutcome, Sources};
+use std::ops::Range;
 use std::time::Instant;
 
 /// Fragments of one call.
@@ -43,7 +44,12 @@ pub(super) fn key(client: &impl EventStore, run: u64, number: u64) -> Result<Key
 
 /// Puts fragments of a run, many in a call; the time that it took.
 pub(super) fn put(client: &impl EventStore, run: u64, count: u64, value: &[u8]) -> Result<f64> {
-    let keys = (0..count).map(|number| key(client, run, number)).collect::<Result<Vec<_>>>()?;
+    put_part(client, run, 0..count, value)
+}
+
+/// The same with some of them, by number.
+pub(super) fn put_part(client: &impl EventStore, run: u64, numbers: Range<u64>, value: &[u8]) -> Result<f64> {
+    let keys = numbers.map(|number| key(client, run, number)).collect::<Result<Vec<_>>>()?;
     let from = Instant::now();
     for part in keys.chunks(CALL) {
         let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
@@ -79,9 +85,16 @@ pub(super) fn get(client: &Client, run: u64, count: u64, bytes: usize) -> Result
 
 /// Removes a run, and waits until its space is back.
 pub(super) fn end_run(client: &impl EventStore, run: u64) -> Result<()> {
-    client.remove_range(&Bounds::parse(client.schema(), &run.to_string())?)?;
-    client.run_stop(run)?;
-    client.run_close(run)?;
+    end_runs(client, &[run])
+}
+
+/// The same of several.
+pub(super) fn end_runs(client: &impl EventStore, runs: &[u64]) -> Result<()> {
+    for &run in runs {
+        client.remove_range(&Bounds::parse(client.schema(), &run.to_string())?)?;
+        client.run_stop(run)?;
+        client.run_close(run)?;
+    }
     for _ in 0..500 {
         let stats = client.stats()?;
         if stats.segments - stats.segments_free <= stats.segments / 8 + 4 {
@@ -139,8 +152,8 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
 /// Fragments of a long event.
 const FRAGMENTS: u64 = 100;
 
-/// Puts events of 100 fragments of 10 KiB, and reads each in one call; events, and the time that reading took.
-pub(super) fn long_events(plan: &Plan, client: &impl EventStore, run: u64) -> Result<(u64, f64)> {
+/// Puts events of 100 fragments of 10 KiB; answers how many.
+pub(super) fn put_long_events(plan: &Plan, client: &impl EventStore, run: u64) -> Result<u64> {
     let bytes = 10 << 10;
     let events = 0..(plan.pass_bytes / (FRAGMENTS * bytes as u64)).max(4);
     let value = vec![0x5A; bytes];
@@ -152,20 +165,26 @@ pub(super) fn long_events(plan: &Plan, client: &impl EventStore, run: u64) -> Re
             let _ = outcome?;
         }
     }
+    Ok(events.end)
+}
+
+/// Reads some of these events by number, each in one call; the time that it took.
+pub(super) fn get_long_events(client: &impl EventStore, run: u64, events: Range<u64>) -> Result<f64> {
     let from = Instant::now();
-    for event in events.clone() {
+    for event in events {
         let found = client.get_event(&client.schema().primary(&[run, event])?, &Sources::All)?;
         if found.is_none_or(|event| event.fragments.len() != FRAGMENTS as usize) {
             return Err("an event without its fragments".into());
         }
     }
-    Ok((events.end, from.elapsed().as_secs_f64()))
+    Ok(from.elapsed().as_secs_f64())
 }
 
 /// Events of 100 fragments of 10 KiB, each in one call, beside the limits.
 fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str, unpaced: &str) -> Result<()> {
     let (bytes, run) = (10 << 10, on.next_run());
-    let (events, took) = long_events(on.plan, client, run)?;
+    let events = put_long_events(on.plan, client, run)?;
+    let took = get_long_events(client, run, 0..events)?;
     let length = 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes;
     let limit = events as f64 / pull(bare, events, length, 1, false)?;
     let cold = events as f64 / pull(bare, events, length, 1, true)?;

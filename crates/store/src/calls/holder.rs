@@ -19,7 +19,7 @@ use crate::shards::Shard;
 use crate::{PutOptions, Store};
 use forebay_core::limits::SUB_KEYS_MAX;
 use forebay_core::map::Role;
-use forebay_core::{Attributes, Elsewhere, Error, Key, Level, LiveState, Primary, Report, Result};
+use forebay_core::{Attributes, Elsewhere, Error, Key, Level, LiveState, Primary, Report, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, Entry};
 use forebay_media::hot::Location;
 use std::sync::atomic::Ordering;
@@ -436,7 +436,8 @@ impl Engine {
         let leaf = &mut shard.events[event];
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
-        let is_last = leaf.present == 0 && leaf.pending == 0;
+        let (is_last, run) = (leaf.present == 0 && leaf.pending == 0, leaf.run as usize);
+        shard.events.runs[run].foreign -= Tally::fragment(u64::from(length));
         if is_last {
             self.end_foreign(shard, event, ended);
         }

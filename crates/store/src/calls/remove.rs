@@ -214,11 +214,9 @@ impl Engine {
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
         let (run, state) = (leaf.run as usize, leaf.state);
-        let ledger = &mut shard.events.runs[run].ledger;
-        if let State::Live(state) = state {
-            ledger.live[state] -= tally;
-        }
-        ledger.removed += tally;
+        let run = &mut shard.events.runs[run];
+        run.here(state).into_iter().for_each(|here| *here -= tally);
+        run.ledger.removed += tally;
         if state == State::Live(LiveState::Debug) {
             shard.events.lists.debug_bytes -= u64::from(length);
         }

@@ -367,13 +367,13 @@ impl Engine {
             let count = shard.events.runs[run].sources.of(rest);
             count.fragments += 1;
             count.bytes += u64::from(claimed.length);
-            let ledger = &mut shard.events.runs[run].ledger;
-            ledger.offered += new_tally;
-            ledger.stored += new_tally;
-            ledger.superseded += old_tally;
-            if let State::Live(state) = state {
-                ledger.live[state] += new_tally;
-                ledger.live[state] -= old_tally;
+            let run = &mut shard.events.runs[run];
+            run.ledger.offered += new_tally;
+            run.ledger.stored += new_tally;
+            run.ledger.superseded += old_tally;
+            if let Some(here) = run.here(state) {
+                *here += new_tally;
+                *here -= old_tally;
             }
             Ok((old, ticket, on_device))
         })();

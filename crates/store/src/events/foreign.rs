@@ -87,7 +87,10 @@ impl ShardEvents {
 
     /// An event is foreign from now on: what its home knows of it is still to be found out.
     pub(super) fn enter_foreign(&mut self, event: u32, home: u16, now_ns: u64) {
-        self.slab[event].set_home(Some(home));
+        let tally = self.held_of(event);
+        let leaf = &mut self.slab[event];
+        leaf.set_home(Some(home));
+        self.runs[leaf.run as usize].foreign += tally;
         self.list_untold(event, Report::Later, now_ns);
     }
 
@@ -97,11 +100,19 @@ impl ShardEvents {
             self.unlist_untold(event);
         }
         self.lists.known_at_home.remove(&event);
+        let tally = self.held_of(event);
         let leaf = &mut self.slab[event];
+        self.runs[leaf.run as usize].foreign -= tally;
         leaf.clear(Flag::Counted);
         leaf.clear(Flag::Booked);
         leaf.clear(Flag::Held);
         leaf.set_home(None);
+    }
+
+    /// What is here of a foreign event.
+    fn held_of(&self, event: u32) -> Tally {
+        let leaf = &self.slab[event];
+        Tally { events: 1, fragments: u64::from(leaf.present), bytes: leaf.bytes }
     }
 
     /// Whether the home of a foreign event knows all of it that is here.

@@ -56,6 +56,7 @@ impl ShardEvents {
         let State::Live(state) = leaf.state else {
             // Booked where its home is, its source too.
             leaf.keep(length);
+            run.foreign += Tally::fragment(u64::from(length));
             return;
         };
         // Most fragments leave their event waiting for more: nothing else is looked at for those.

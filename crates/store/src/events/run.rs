@@ -1,5 +1,6 @@
 //! A run as one shard sees it: what completes its events, which are open, its account, and the memory of the decided.
 
+use super::event::State;
 use super::list::List;
 use super::rule::{Mask, RunPlan};
 use super::sources::SourceCounts;
@@ -172,6 +173,8 @@ pub(crate) struct Run {
     /// Events whose home is another node and may not know all that is here.
     pub(crate) untold: u64,
     pub(crate) ledger: Ledger,
+    /// What is here of foreign events: their homes have it in their accounts.
+    pub(crate) foreign: Tally,
     /// Ended events that were complete, and incomplete.
     pub(crate) ended: (u64, u64),
     pub(crate) decided: Decided,
@@ -201,6 +204,7 @@ impl Run {
             open: List::new(),
             untold: 0,
             ledger: Ledger::default(),
+            foreign: Tally::default(),
             ended: (0, 0),
             decided: Decided::default(),
             endings: Default::default(),
@@ -285,6 +289,15 @@ impl Run {
     /// Drops pauses that were over before the oldest open event came.
     pub(crate) fn forget_pauses(&mut self, oldest_ns: u64) {
         self.pauses.retain(|pause| pause.1 > oldest_ns);
+    }
+
+    /// What is here of its events in this state; `None` of those that are not there.
+    pub(crate) fn here(&mut self, state: State) -> Option<&mut Tally> {
+        match state {
+            State::Live(state) => Some(&mut self.ledger.live[state]),
+            State::Foreign => Some(&mut self.foreign),
+            State::Vacant | State::Gone => None,
+        }
     }
 
     /// Books an ended event in its term, and under the ledger's attribute.

@@ -5,9 +5,12 @@ use super::{Largest, WarmBytes, WarmFill};
 use crate::config::Config;
 use forebay_core::{Inhibit, InhibitClass, LIVE_STATES, Live, LiveState, Tally};
 
+/// What is kept of foreign events, in words.
+const FOREIGN: &str = "held for events of other nodes";
+
 /// The largest part of the hot level's fill.
 enum Filler {
-    Live(Largest),
+    Data(Largest),
     /// Dead bytes under guards.
     Guards {
         share: f64,
@@ -19,6 +22,8 @@ enum Filler {
 pub(crate) struct Facts {
     /// Live data of all runs by state.
     pub(crate) live: Live,
+    /// What is kept of foreign events.
+    pub(crate) foreign: Tally,
     /// The holder with most bytes under guards, by name.
     pub(crate) most_guards: Option<String>,
     pub(crate) region_bytes: u64,
@@ -109,12 +114,12 @@ impl Words<'_> {
         } else {
             "until new events have space again".to_owned()
         };
-        let (cause, owner, ends) = match self.filler(reading.pinned) {
+        let (cause, owner, ends) = match self.filler(reading) {
             Filler::Guards { share, owner } => {
                 let ends = format!("`{owner}` drops its guards, {until}");
                 (format!("{level}: {:.0} % dead bytes under guards", share * 100.0), owner, ends)
             }
-            Filler::Live(Largest { share, what }) => {
+            Filler::Data(Largest { share, what }) => {
                 let (owner, does) = worker_of(what, reading.warm.is_some());
                 (format!("{level}: {:.0} % {what}", share * 100.0), owner.to_owned(), format!("{does}, {until}"))
             }
@@ -143,20 +148,24 @@ impl Words<'_> {
         live
     }
 
-    fn filler(&self, pinned: u32) -> Filler {
+    fn filler(&self, reading: &Reading) -> Filler {
         let live = self.hot_live();
         let region = self.facts.region_bytes as f64;
         let weight = |tally: &Tally| tally.bytes + tally.fragments * self.facts.entry_bytes;
-        let largest = LIVE_STATES.into_iter().max_by_key(|state| weight(&live[*state]));
-        let largest = largest.unwrap_or(LIVE_STATES[0]);
-        let bytes = weight(&live[largest]);
-        let pinned_bytes = u64::from(pinned) * self.facts.segment_bytes;
+        let all: u64 = LIVE_STATES.into_iter().map(|state| weight(&live[state])).sum();
+        let foreign = weight(&self.facts.foreign);
+        // Of live events the account has what other nodes hold for them as well: here they have what the others leave.
+        let left = (reading.hot * region - foreign as f64).max(0.0);
+        let here = |state: LiveState| (weight(&live[state]) as f64 * (left / all.max(1) as f64).min(1.0)) as u64;
+        let parts = LIVE_STATES.into_iter().map(|state| (here(state), state.name()));
+        let (bytes, what) = [(foreign, FOREIGN)].into_iter().chain(parts).max_by_key(|part| part.0).unwrap_or_default();
+        let pinned_bytes = u64::from(reading.pinned) * self.facts.segment_bytes;
         // No event's end frees what only guards keep: then the person to ask is the one who holds them.
         if pinned_bytes > bytes {
             let owner = self.facts.most_guards.clone().unwrap_or_else(|| "guards".to_owned());
             return Filler::Guards { share: pinned_bytes as f64 / region, owner };
         }
-        Filler::Live(Largest { share: bytes as f64 / region, what: largest.name() })
+        Filler::Data(Largest { share: bytes as f64 / region, what })
     }
 }
 
@@ -172,6 +181,7 @@ fn worker_of(state: &str, warm: bool) -> (&'static str, &'static str) {
         ("ready", true) => ("selection", "workers take and decide ready events, or they are demoted"),
         ("leased", _) => ("selection", "workers decide what they hold, or their leases run out"),
         ("debug", _) => ("debug stream", "somebody releases or removes debug events"),
+        (FOREIGN, _) => ("homes", "the nodes that own these events decide them"),
         (_, false) => ("archive", "accepted events are taken over and released"),
         (_, true) => ("warm level", "accepted events are demoted"),
     }

@@ -8,7 +8,7 @@ use super::demote::BATCH_BYTES;
 use super::plan::Which;
 use crate::decisions::LOST;
 use crate::engine::Engine;
-use crate::events::{Incident, IncidentKind, State};
+use crate::events::{Incident, IncidentKind};
 use crate::placement::{Compacting, Demoter, Level};
 use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
@@ -210,11 +210,9 @@ impl Engine {
         leaf.bytes = leaf.bytes.saturating_sub(u64::from(length));
         let (run, state) = (leaf.run as usize, leaf.state);
         let tally = Tally::fragment(u64::from(length));
-        let ledger = &mut shard.events.runs[run].ledger;
-        if let State::Live(state) = state {
-            ledger.live[state] -= tally;
-        }
-        ledger.lost += tally;
+        let run = &mut shard.events.runs[run];
+        run.here(state).into_iter().for_each(|here| *here -= tally);
+        run.ledger.lost += tally;
         let at_ns = self.now_ns();
         shard.events.incidents.note(Incident { key, kind: IncidentKind::Lost, at_ns, length });
         let mut losses = self.life.losses.lock();

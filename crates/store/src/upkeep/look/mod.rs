@@ -5,7 +5,7 @@
 use crate::Store;
 use crate::engine::Engine;
 use crate::inhibit::{Facts, Look, Reading};
-use forebay_core::{Inhibit, InhibitState, Kind, Live, Result, Shortage};
+use forebay_core::{Inhibit, InhibitState, Kind, Live, Result, Shortage, Tally};
 use forebay_media::hot::Class;
 use std::fmt;
 use std::time::Duration;
@@ -89,8 +89,10 @@ impl Engine {
     }
 
     fn facts(&self) -> Facts {
+        let (live, foreign) = self.live_and_foreign();
         Facts {
-            live: self.live(),
+            live,
+            foreign,
             most_guards: self.life.holder_stats().into_iter().next().map(|holder| holder.holder),
             region_bytes: self.placement.hot.geometry.region_bytes(),
             segment_bytes: self.placement.hot.geometry.segment_bytes,
@@ -106,13 +108,18 @@ impl Engine {
 
     /// Live data of all runs by state.
     pub(crate) fn live(&self) -> Live {
-        let mut live = Live::default();
+        self.live_and_foreign().0
+    }
+
+    fn live_and_foreign(&self) -> (Live, Tally) {
+        let (mut live, mut foreign) = (Live::default(), Tally::default());
         for cell in &self.shards.cells {
             for run in &cell.lock().events.runs {
                 live += run.ledger.live;
+                foreign += run.foreign;
             }
         }
-        live
+        (live, foreign)
     }
 }
 
