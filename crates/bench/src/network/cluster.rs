@@ -96,15 +96,19 @@ fn held(on: &mut Measurement<'_>) -> Result<()> {
     let count = count(on.plan, TEN_KIB);
     let value = vec![0xA5; TEN_KIB];
     for run in [1, 2] {
-        let took = putting(&alone, run, count, &value)?;
-        let as_holder = putting(&holder, run, count, &value)?;
+        let keys = opened(&alone, run, count)?;
+        opened(&holder, run, count)?;
+        let part =
+            |store: &Store, part: Range<u64>| put_all(store, &keys[part.start as usize..part.end as usize], &value);
+        let (to_alone, to_holder) = (|numbers| part(&alone, numbers), |numbers| part(&holder, numbers));
+        let [took, as_holder] = in_turns(count, 1, [&to_alone, &to_holder])?;
         // The first pass writes into memory that nobody wrote into before.
         if run == 2 {
             on.results.record("cluster.held.put", TEN_KIB, count as f64 / as_holder);
             on.results.record("cluster.held.put.share", TEN_KIB, took / as_holder);
         }
         let all = Bounds::parse(home.schema(), &run.to_string())?;
-        let told = || -> Result<bool> { Ok(home.ledger(run)?.stored.fragments == count) };
+        let told = || -> Result<bool> { Ok(home.ledger(run)?.stored.fragments == count + 1) };
         until("the home hears of all", told)?;
         alone.remove_range(&all)?;
         home.remove_range(&all)?;
@@ -129,16 +133,16 @@ fn until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     Err(format!("not within 30 s: {what}").into())
 }
 
-/// Puts into a store of this process, one after the other; the time that it took.
-fn putting(store: &Store, run: u64, count: u64, value: &[u8]) -> Result<f64> {
+/// Opens a run by its first event, and answers keys of others.
+fn opened(store: &Store, run: u64, count: u64) -> Result<Vec<Key>> {
     let key = |number| store.schema().key(&[run, number / peer::SOURCES, number % peer::SOURCES]);
-    let keys = (0..count).map(key).collect::<forebay_core::Result<Vec<_>>>()?;
     // The first of a run waits until it is open.
     let patient = PutOptions { deadline: Some(Duration::from_secs(10)), ..PutOptions::default() };
-    let _ = store.put(&keys[0], value, &patient)?;
-    put_all(store, &keys[1..], value)
+    let _ = store.put(&key(count)?, &[0], &patient)?;
+    Ok((0..count).map(key).collect::<forebay_core::Result<_>>()?)
 }
 
+/// Puts into a store of this process, one after the other; the time that it took.
 fn put_all(store: &Store, keys: &[Key], value: &[u8]) -> Result<f64> {
     let from = Instant::now();
     for key in keys {

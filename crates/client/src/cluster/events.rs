@@ -147,13 +147,13 @@ impl ClusterClient {
         // Of what goes to a holder its home is told the checksum as well; reckoned frame by frame, as it is sent.
         let apart = |at: usize| routes[at].0 != routes[at].1;
         let checksums: Vec<OnceLock<u32>> = puts.iter().map(|_| OnceLock::new()).collect();
-        let mut outcomes: Vec<Result<PutOutcome>> = puts.iter().map(|_| Err(too_few())).collect();
+        let mut outcomes: Vec<Option<Result<PutOutcome>>> = puts.iter().map(|_| None).collect();
         let all = (0..puts.len()).map(|at| (at, routes[at].0));
         let checksum = |at: usize| apart(at).then(|| *checksums[at].get_or_init(|| crc32c(puts[at].1)));
-        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| outcomes[at] = outcome);
+        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| outcomes[at] = Some(outcome));
         // What a holder has, its home is told: eight bytes of each.
         let told: Vec<(usize, [u8; Elsewhere::BYTES])> = (0..puts.len())
-            .filter(|&at| matches!(outcomes[at], Ok(PutOutcome::Stored | PutOutcome::Duplicate)))
+            .filter(|&at| matches!(outcomes[at], Some(Ok(PutOutcome::Stored | PutOutcome::Duplicate))))
             // A holder takes no longer ones.
             .filter_map(|at| {
                 Some((at, Elsewhere { length: puts[at].1.len() as u32, checksum: *checksums[at].get()? }.to_bytes()))
@@ -173,24 +173,25 @@ impl ClusterClient {
                 |_| None,
                 |place, of_home| {
                     let (at, _) = told[place];
-                    outcomes[at] = match (&outcomes[at], of_home) {
-                        (Ok(held), Ok(of_home)) => Ok(held.with_home(of_home, began.elapsed())),
+                    outcomes[at] = Some(match (&outcomes[at], of_home) {
+                        (Some(Ok(held)), Ok(of_home)) => Ok(held.with_home(of_home, began.elapsed())),
                         (_, of_home) => of_home,
-                    };
+                    });
                 },
             );
         }
-        let elsewhere = |outcome: &Result<PutOutcome>| outcome.as_ref().is_err_and(may_be_elsewhere);
-        let left: Vec<usize> = (0..puts.len()).filter(|&at| elsewhere(&outcomes[at])).collect();
+        let elsewhere = |at: &usize| matches!(&outcomes[*at], Some(Err(error)) if may_be_elsewhere(error));
+        let left: Vec<usize> = (0..puts.len()).filter(elsewhere).collect();
         if !left.is_empty() && self.learn() {
             // Those that have another place by the later map go there.
             let moved: Vec<usize> =
                 left.into_iter().filter(|&at| self.placed().route(self.schema(), &puts[at].0) != routes[at]).collect();
             let again: Vec<_> = moved.iter().map(|&at| puts[at]).collect();
-            moved.into_iter().zip(self.put_many_since(began, &again)?).for_each(|(at, outcome)| outcomes[at] = outcome);
+            let by_later = moved.into_iter().zip(self.put_many_since(began, &again)?);
+            by_later.for_each(|(at, outcome)| outcomes[at] = Some(outcome));
         }
         for (at, _) in told {
-            if let Err(error) = &outcomes[at] {
+            if let Some(Err(error)) = &outcomes[at] {
                 let (holder, home) = routes[at];
                 // Not what the home does not take now, such as while it closes: the holder tells it again.
                 let kind = error.kind();
@@ -199,10 +200,10 @@ impl ClusterClient {
                     "node {holder} has the bytes, and their home, node {home}, does not take them: {}",
                     error.message()
                 );
-                outcomes[at] = Err(Error::new(kind, what).with_source(error.again()));
+                outcomes[at] = Some(Err(Error::new(kind, what).with_source(error.again())));
             }
         }
-        Ok(outcomes)
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
     }
 
     /// Puts to several nodes, given by place and node.
