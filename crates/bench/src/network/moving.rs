@@ -95,14 +95,15 @@ pub(super) fn end_runs(client: &impl EventStore, runs: &[u64]) -> Result<()> {
         client.run_stop(run)?;
         client.run_close(run)?;
     }
+    let mut stats = client.stats()?;
     for _ in 0..500 {
-        let stats = client.stats()?;
         if stats.segments - stats.segments_free <= stats.segments / 8 + 4 {
             return Ok(());
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
+        stats = client.stats()?;
     }
-    Err("space does not come back".into())
+    Err(format!("space does not come back: {stats:?}").into())
 }
 
 /// Puts and gets of each size, over each transport, each beside its limit.

@@ -1,6 +1,6 @@
 //! Redis without persistence beside it: over the same transports, driven by its own benchmark.
 
-use super::moving::{SIZES, client};
+use super::moving::{SIZES, client, end_run};
 use super::{Measurement, pin};
 use crate::{Result, child};
 use forebay_core::{Completeness, RunConfig};
@@ -64,8 +64,8 @@ fn custom(on: &mut Measurement<'_>, transport: &str, bytes: usize, clients: u32,
         "  {transport} {bytes} B, {clients} clients: {} duplicates among {}",
         ledger.duplicate.fragments, ledger.offered.fragments
     );
-    client.remove_range(&forebay_core::Bounds::parse(client.schema(), &run.to_string())?)?;
-    Ok(())
+    // Closed as well: until then each of its events, drawn at random, is remembered by itself.
+    end_run(&client, run)
 }
 
 fn flush(address: &str) -> Result<()> {

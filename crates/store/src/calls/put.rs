@@ -364,19 +364,18 @@ impl Engine {
             return Err(closed());
         }
         self.check_holder(&shard, key, options)?;
-        match shard.events.find(primary) {
-            Some(event) if shard.events[event].state != State::Foreign => {
-                self.try_claim_in(shard, event, key, size, options)
-            }
+        let event = match shard.events.find(primary) {
+            Some(event) if shard.events[event].state != State::Foreign => event,
             found => match (self.role(&shard, primary), found) {
                 // A report that another node has the bytes belongs to the home; the bytes belong to their holder, whoever leads the event.
                 (Role::None, _) if options.level == Some(Level::Elsewhere) || !self.has_table(&shard, primary) => {
-                    Err(self.elsewhere(&shard, primary))
+                    return Err(self.elsewhere(&shard, primary));
                 }
-                (_, Some(event)) => self.try_claim_in(shard, event, key, size, options),
-                (role, None) => self.try_claim_new(shard, role, key, size, options),
+                (_, Some(event)) => event,
+                (role, None) => return self.try_claim_new(shard, role, key, size, options),
             },
-        }
+        };
+        self.try_claim_in(shard, event, key, size, options)
     }
 
     /// One try where the event is there: its run may be over, the fragment may be there, or the event may wait no more.
