@@ -8,7 +8,7 @@ use super::selection::select;
 use super::{Measurement, peer, pin};
 use crate::Result;
 use crate::engine::Scratch;
-use forebay_client::{ClusterClient, Options};
+use forebay_client::{Client, ClusterClient, Options};
 use forebay_core::map::{ClusterMap, Hex128};
 use forebay_core::{Bounds, Key, PutOptions, PutOutcome};
 use forebay_store::Store;
@@ -19,14 +19,44 @@ use std::time::{Duration, Instant};
 const TEN_KIB: usize = 10 << 10;
 /// Parts of a pass that is made in several ways in turns.
 const PARTS: u64 = 12;
+/// Passes into a store that is made for them, of which the last one counts: those before it write into all of its memory for the
+/// first time.
+const HELD_PASSES: u64 = 3;
 /// Nodes of a large map.
 const NODES_MANY: u16 = 500;
 
-pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
-    let one = client(on.forebay, "unix")?;
+/// Writes once into all memory of one server and of the nodes: the first time costs more.
+pub(super) fn warm(on: &mut Measurement<'_>) -> Result<()> {
+    let (one, all) = clients(on)?;
+    let (count, value) = (count(on.plan, TEN_KIB), vec![0xA5; TEN_KIB]);
+    let passes = |bytes: u64| bytes.div_ceil(on.plan.pass_bytes);
+    let hot = on.plan.hot_bytes;
+    let runs = on.run + 1..;
+    for run in runs.clone().take(passes(hot) as usize) {
+        one.run_open(run, &peer::keyspace().run)?;
+        put_part(&one, run, 0..count, &value)?;
+        end_run(&one, run)?;
+    }
+    // Three nodes lead events, and the last one has the bytes of the runs from `ELSEWHERE` on.
+    let of_leaders = runs.clone().take(passes(3 * hot / 2) as usize);
+    for run in of_leaders.chain(runs.take(passes(hot / 2) as usize).map(|run| ELSEWHERE + run)) {
+        all.run_open(run, &peer::keyspace().run)?;
+        put_part(&all, run, 0..count, &value)?;
+        end_run(&all, run)?;
+    }
+    on.run += 1 + passes(3 * hot / 2);
+    Ok(())
+}
+
+/// Of one server, and of the nodes.
+fn clients(on: &Measurement<'_>) -> Result<(Client, ClusterClient)> {
     let addresses: Vec<&str> = on.cluster.addresses.iter().map(|(_, address)| address.as_str()).collect();
     let options = Options { name: "bench".to_owned(), extend_leases: false, ..Options::default() };
-    let all = ClusterClient::connect(&addresses, options)?;
+    Ok((client(on.forebay, "unix")?, ClusterClient::connect(&addresses, options)?))
+}
+
+pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
+    let (one, all) = clients(on)?;
     for bytes in SIZES {
         let (count, value, run) = (count(on.plan, bytes), vec![0xA5; bytes], on.next_run());
         // Before the time: in a cluster it takes a round through all nodes.
@@ -95,15 +125,14 @@ fn held(on: &mut Measurement<'_>) -> Result<()> {
     pin::this_thread(pin::LOAD)?;
     let count = count(on.plan, TEN_KIB);
     let value = vec![0xA5; TEN_KIB];
-    for run in [1, 2] {
+    for run in 1..=HELD_PASSES {
         let keys = opened(&alone, run, count)?;
         opened(&holder, run, count)?;
         let part =
             |store: &Store, part: Range<u64>| put_all(store, &keys[part.start as usize..part.end as usize], &value);
         let (to_alone, to_holder) = (|numbers| part(&alone, numbers), |numbers| part(&holder, numbers));
         let [took, as_holder] = in_turns(count, 1, [&to_alone, &to_holder])?;
-        // The first pass writes into memory that nobody wrote into before.
-        if run == 2 {
+        if run == HELD_PASSES {
             on.results.record("cluster.held.put", TEN_KIB, count as f64 / as_holder);
             on.results.record("cluster.held.put.share", TEN_KIB, took / as_holder);
         }

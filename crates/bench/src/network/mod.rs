@@ -104,6 +104,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         run: 1000,
         turns: 0,
     };
+    if options.wants("cluster") {
+        part("cluster", &mut failures, || cluster::warm(&mut on));
+    }
     for repetition in 1..=plan.repetitions {
         println!("repetition {repetition} of {}", plan.repetitions);
         let mut each = |name: &str, measure: fn(&mut Measurement<'_>) -> Result<()>| {
