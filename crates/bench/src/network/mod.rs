@@ -46,7 +46,7 @@ gets in calls of 4096 keys, of 128 at 10 KiB. The *limit* moves frames of the sa
 of memory that stays in the cache, and does nothing else; for reading once more out of 512 MiB that no cache holds, as the store's are. \
 Over TCP it has the congestion control of the system, and once more that of Forebay within a machine, which does not pace. The *limit* of TLS is the same without it, over TCP, one after the other in turns. Redis runs without persistence, driven by its own benchmark with \
 one client; round trips of both are made by the same sort of blocking socket in this program. Nodes of a cluster are in one process, on \
-the processor of servers: their shares say what a cluster costs, beside one server. Figures are medians of \
+the processor of servers: their shares say what a cluster costs, beside one server, each first in turn after a pass through all memory. Figures are medians of \
 interleaved repetitions; shares are medians of the shares of each.";
 
 /// What every part works with.
