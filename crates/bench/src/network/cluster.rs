@@ -2,7 +2,7 @@
 //!
 //! All nodes are in one process on the processor of servers: a share says what a cluster costs, and not what more machines bring.
 
-use super::moving::{CALL, SIZES, client, count, end_run, end_runs, get_long_events, put_long_events, put_part};
+use super::moving::{CALL, SIZES, client, count, end_run, end_runs, get_long_events, put, put_long_events, put_part};
 use super::nodes::{ELSEWHERE, SPREAD, config, map_of, node, start};
 use super::selection::select;
 use super::{Measurement, peer, pin};
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::engine::Scratch;
 use forebay_client::{Client, ClusterClient, Options};
 use forebay_core::map::{ClusterMap, Hex128};
-use forebay_core::{Bounds, Key, PutOptions, PutOutcome};
+use forebay_core::{Bounds, EventStore, Key, PutOptions, PutOutcome};
 use forebay_store::Store;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,23 +29,23 @@ const NODES_MANY: u16 = 500;
 pub(super) fn warm(on: &mut Measurement<'_>) -> Result<()> {
     let (one, all) = clients(on)?;
     let (count, value) = (count(on.plan, TEN_KIB), vec![0xA5; TEN_KIB]);
-    let passes = |bytes: u64| bytes.div_ceil(on.plan.pass_bytes);
     let hot = on.plan.hot_bytes;
-    let runs = on.run + 1..;
-    for run in runs.clone().take(passes(hot) as usize) {
-        one.run_open(run, &peer::keyspace().run)?;
-        put_part(&one, run, 0..count, &value)?;
-        end_run(&one, run)?;
-    }
     // Three nodes lead events, and the last one has the bytes of the runs from `ELSEWHERE` on.
-    let of_leaders = runs.clone().take(passes(3 * hot / 2) as usize);
-    for run in of_leaders.chain(runs.take(passes(hot / 2) as usize).map(|run| ELSEWHERE + run)) {
-        all.run_open(run, &peer::keyspace().run)?;
-        put_part(&all, run, 0..count, &value)?;
-        end_run(&all, run)?;
+    for (first, bytes) in [(0, 3 * hot / 2), (ELSEWHERE, hot / 2)] {
+        for _ in 0..bytes.div_ceil(on.plan.pass_bytes) {
+            fill(&all, first + on.next_run(), count, &value)?;
+        }
     }
-    on.run += 1 + passes(3 * hot / 2);
+    for _ in 0..hot.div_ceil(on.plan.pass_bytes) {
+        fill(&one, on.next_run(), count, &value)?;
+    }
     Ok(())
+}
+
+fn fill(client: &impl EventStore, run: u64, count: u64, value: &[u8]) -> Result<()> {
+    client.run_open(run, &peer::keyspace().run)?;
+    put(client, run, count, value)?;
+    end_run(client, run)
 }
 
 /// Of one server, and of the nodes.
@@ -215,16 +215,10 @@ fn large_map(on: &mut Measurement<'_>) -> Result<()> {
     for store in [&few, &many] {
         store.run_open(1, &peer::keyspace().run)?;
     }
-    let (mut of_few, mut of_many) = (0.0, 0.0);
-    // In turns, each first as often: the clock of the machine is the same for both.
-    for (turn, keys) in keys.chunks(keys.len().div_ceil(16)).enumerate() {
-        let (mut one, mut other) = ((&few, &mut of_few), (&many, &mut of_many));
-        if turn % 2 == 1 {
-            std::mem::swap(&mut one, &mut other);
-        }
-        *one.1 += put_all(one.0, keys, &[7; 64])?;
-        *other.1 += put_all(other.0, keys, &[7; 64])?;
-    }
+    let part =
+        |store: &Store, part: Range<u64>| put_all(store, &keys[part.start as usize..part.end as usize], &[7; 64]);
+    let (to_few, to_many) = (|numbers| part(&few, numbers), |numbers| part(&many, numbers));
+    let [of_few, of_many] = in_turns(keys.len() as u64, 1, [&to_few, &to_many])?;
     on.results.record("map.put.share", 64, of_many / of_few);
     Ok(())
 }

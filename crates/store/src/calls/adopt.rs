@@ -162,6 +162,7 @@ impl Engine {
                 _ => {}
             }
         }
+        debug_assert!(shard.events.foreign_adds_up(), "what is here of foreign events is in their runs' sums");
         self.take_out_failed(shard);
     }
 }

@@ -200,6 +200,7 @@ impl Store {
     pub fn compare_held(&self, home: u16) {
         for cell in &self.engine().shards.cells {
             let mut shard = cell.lock();
+            debug_assert!(shard.events.foreign_adds_up(), "what is here of foreign events is in their runs' sums");
             for event in shard.events.every_event() {
                 if shard.events[event].state == State::Foreign && shard.events[event].home() == home {
                     shard.events.is_to_be_compared(event, self.engine().now_ns());

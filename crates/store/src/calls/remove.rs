@@ -215,7 +215,9 @@ impl Engine {
         leaf.bytes -= u64::from(length);
         let (run, state) = (leaf.run as usize, leaf.state);
         let run = &mut shard.events.runs[run];
-        run.here(state).into_iter().for_each(|here| *here -= tally);
+        if let Some(here) = run.here(state) {
+            *here -= tally;
+        }
         run.ledger.removed += tally;
         if state == State::Live(LiveState::Debug) {
             shard.events.lists.debug_bytes -= u64::from(length);

@@ -9,7 +9,8 @@
 //!
 //! *Invariants*: nothing of a foreign event is in the ledger, in a list of events that wait, or under a lease; an event that was
 //! demoted and is promoted again is what recovery makes of the same records (tests/cluster.rs); a foreign event is in a list of
-//! those to be told exactly while its home may not know all that is here (`is_told`, asserted).
+//! those to be told exactly while its home may not know all that is here (`is_told`, asserted); `Run::foreign` is the sum of what is here
+//! (`foreign_adds_up`, asserted where roles change and where all is compared).
 
 use super::event::{Flag, State};
 use super::list::List;
@@ -109,10 +110,20 @@ impl ShardEvents {
         leaf.set_home(None);
     }
 
-    /// What is here of a foreign event.
+    /// What is here of a foreign event: as an event its home counts it.
     fn held_of(&self, event: u32) -> Tally {
-        let leaf = &self.slab[event];
-        Tally { events: 1, fragments: u64::from(leaf.present), bytes: leaf.bytes }
+        Tally { events: 0, ..self.tally(event) }
+    }
+
+    /// Whether the runs' sums of what is here of foreign events are those of the events.
+    pub(crate) fn foreign_adds_up(&self) -> bool {
+        let mut sums = vec![Tally::default(); self.runs.len()];
+        for event in self.every_event() {
+            if self.slab[event].state == State::Foreign {
+                sums[self.slab[event].run as usize] += self.held_of(event);
+            }
+        }
+        self.runs.iter().map(|run| run.foreign).eq(sums)
     }
 
     /// Whether the home of a foreign event knows all of it that is here.

@@ -173,7 +173,7 @@ pub(crate) struct Run {
     /// Events whose home is another node and may not know all that is here.
     pub(crate) untold: u64,
     pub(crate) ledger: Ledger,
-    /// What is here of foreign events: their homes have it in their accounts.
+    /// Fragments of foreign events that are here: their homes have them in their accounts.
     pub(crate) foreign: Tally,
     /// Ended events that were complete, and incomplete.
     pub(crate) ended: (u64, u64),

@@ -1,7 +1,7 @@
 //! Publishes changes of inhibit: to watches, which look at it when they like, and to a listener, which is called.
 //!
 //! *Invariants*: a change is that inhibit is set or cleared, or that its scope, class or owner is another; figures in
-//! its text change nothing. The listener gets each change once, in order, with no lock held (`calls/look/tests.rs`).
+//! its text change nothing. The listener gets each change once, in order, with no lock held (`upkeep/look/tests.rs`).
 //!
 //! *On failure*: a listener that does not keep up misses changes between the first [`OUTBOX_MAX`] and the newest; the
 //! numbers of the changes show it.

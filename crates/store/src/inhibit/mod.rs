@@ -10,7 +10,7 @@
 //! A *look* does all of it. Maintenance looks in every round, and so do `stats` and a put that is refused.
 //!
 //! *Invariants*: hysteresis, for each level on its own (`latch`); at every instant in which inhibit is set exactly one
-//! class is charged, so that dead time by class adds up (`calls/look/tests.rs`); changes are told in order, each once, and outside of
+//! class is charged, so that dead time by class adds up (`upkeep/look/tests.rs`); changes are told in order, each once, and outside of
 //! every lock (`board`).
 //!
 //! *Lock order*: a look's lock is taken with no other held, and before any cell. The locks of board and books come after it.

@@ -211,7 +211,9 @@ impl Engine {
         let (run, state) = (leaf.run as usize, leaf.state);
         let tally = Tally::fragment(u64::from(length));
         let run = &mut shard.events.runs[run];
-        run.here(state).into_iter().for_each(|here| *here -= tally);
+        if let Some(here) = run.here(state) {
+            *here -= tally;
+        }
         run.ledger.lost += tally;
         let at_ns = self.now_ns();
         shard.events.incidents.note(Incident { key, kind: IncidentKind::Lost, at_ns, length });
