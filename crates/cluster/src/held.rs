@@ -20,7 +20,9 @@ use forebay_store::{Departed, HeldPart, Store};
 use forebay_wire::Control;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How often it is looked whether there is anything to tell.
 const LOOK: Duration = Duration::from_millis(250);
@@ -40,6 +42,28 @@ pub(crate) struct ToHolder {
     /// Held while something is under way.
     turn: Arc<tokio::sync::Mutex<()>>,
     departing: Mutex<Departing>,
+}
+
+/// Something is to be told: said once for all that comes until it is looked for.
+#[derive(Default)]
+pub(crate) struct Stirred {
+    is_said: AtomicBool,
+    notify: Notify,
+}
+
+impl Stirred {
+    /// Something is here that may have to be told. A put pays for a look at a flag, mostly.
+    pub(crate) fn say(&self) {
+        if !self.is_said.load(Ordering::Relaxed) && !self.is_said.swap(true, Ordering::Relaxed) {
+            self.notify.notify_one();
+        }
+    }
+
+    /// The next look begins. It finds what came before; what comes behind it says so again, because the lock of a cell is between the
+    /// two: a put that took it later sees the flag as it is left here.
+    fn take_up(&self) {
+        self.is_said.store(false, Ordering::Relaxed);
+    }
 }
 
 struct Departing {
@@ -71,9 +95,10 @@ impl Keyspace {
         loop {
             tokio::select! {
                 biased;
-                () = self.stirred.notified() => tokio::time::sleep(GATHER).await,
+                () = self.stirred.notify.notified() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep(LOOK) => {}
             }
+            self.stirred.take_up();
             if !self.has_tables() {
                 continue;
             }
@@ -140,7 +165,7 @@ impl Keyspace {
         };
         match told.await {
             // What came meanwhile found the turn taken.
-            Ok(true) => self.stirred.notify_one(),
+            Ok(true) => self.stirred.say(),
             Ok(false) => {}
             Err(error) => {
                 tracing::debug!(node = peer.node, name = peer.name, %error, "a node was not told what is held here");
@@ -256,7 +281,8 @@ impl Keyspace {
 
     /// Notes what the home has answered; answers whether that was for all of them.
     async fn heard(&self, peer: &Peer, parts: Vec<HeldPart>, outcomes: Vec<Result<PutOutcome>>) -> Result<bool> {
-        let (mut outcomes, mut all_taken) = (outcomes.into_iter(), true);
+        let mut outcomes = outcomes.into_iter();
+        let mut answered = Vec::with_capacity(parts.len());
         for mut part in parts {
             let mut gone = Vec::new();
             let whole = part.fragments.len();
@@ -279,13 +305,16 @@ impl Keyspace {
                 true
             });
             let is_answered = part.fragments.len() == whole;
-            all_taken &= is_answered;
-            let noted = move |store: &Store| {
-                store.told(&part, &gone)?;
-                if is_answered { Ok(()) } else { store.untaken(&part) }
-            };
-            self.here(noted).await?;
+            answered.push((part, gone, is_answered));
         }
+        let all_taken = answered.iter().all(|(.., is_answered)| *is_answered);
+        let noted = move |store: &Store| {
+            answered.iter().try_for_each(|(part, gone, is_answered)| {
+                store.told(part, gone)?;
+                if *is_answered { Ok(()) } else { store.untaken(part) }
+            })
+        };
+        self.here(noted).await?;
         Ok(all_taken)
     }
 }

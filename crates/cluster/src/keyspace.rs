@@ -1,6 +1,6 @@
 //! One keyspace on this node: its store, the other nodes, and the orders that go to them.
 
-use crate::held::ToHolder;
+use crate::held::{Stirred, ToHolder};
 use crate::orders::{Seen, carry_out, run_of};
 use forebay_client::AsyncClient;
 use forebay_core::map::{ClusterMap, KeyspaceMap, NodeState};
@@ -13,7 +13,6 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// Makes the client of another node, whose calls end within this time.
 pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Result<AsyncClient> + Send + Sync>;
@@ -62,7 +61,7 @@ pub(crate) struct Keyspace {
     /// Runs that puts wait for.
     pub(crate) wanted: Wanted,
     /// Something is to be told about what is held here, or elsewhere.
-    pub(crate) stirred: Arc<Notify>,
+    pub(crate) stirred: Arc<Stirred>,
     connect: Connect,
     /// Calls of the store are made at once: nothing waits in a simulator.
     at_once: bool,

@@ -1,5 +1,6 @@
 //! The node: its keyspaces, the thread that keeps the others up, and what people ask about it.
 
+use crate::held::Stirred;
 use crate::keyspace::{Connect, Keyspace, Wanted, can_keep};
 use forebay_client::{AsyncClient, Options};
 use forebay_core::map::ClusterMap;
@@ -326,12 +327,12 @@ struct Asker {
     name: String,
     asks: mpsc::Sender<(String, u64)>,
     wanted: Wanted,
-    stirred: Arc<Notify>,
+    stirred: Arc<Stirred>,
 }
 
 impl RunHome for Asker {
     fn stirred(&self) {
-        self.stirred.notify_one();
+        self.stirred.say();
     }
 
     fn wanted(&self, run: u64) -> Result<()> {

@@ -47,11 +47,16 @@ fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 /// The bits from one on as a number, at most 64.
+#[inline]
 fn bits_at(bytes: &[u8], from: usize, bits: usize) -> u64 {
     let to = from + bits;
-    let value = bytes[from / 8..to.div_ceil(8)].iter().fold(0_u128, |value, &byte| value << 8 | u128::from(byte));
-    let value = value >> (to.div_ceil(8) * 8 - to);
-    (value & ((1_u128 << bits) - 1)) as u64
+    let (bytes, behind) = (&bytes[from / 8..to.div_ceil(8)], to.div_ceil(8) * 8 - to);
+    let mask = u64::MAX >> (64 - bits);
+    // Most sub-keys lie in eight bytes: numbers of that size are the fast ones.
+    if bytes.len() <= 8 {
+        return bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)) >> behind & mask;
+    }
+    (bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte)) >> behind) as u64 & mask
 }
 
 impl KeySchema {
@@ -247,6 +252,7 @@ impl KeySchema {
     }
 
     /// The packed sub-keys after the primary key.
+    #[inline]
     pub fn rest_of<'a>(&self, key: &'a Key) -> &'a [u8] {
         &key.as_bytes()[self.primary_bytes..]
     }
@@ -283,12 +289,7 @@ impl KeySchema {
     /// The run of a packed key or primary key: its first sub-key.
     #[inline]
     pub fn run_of(&self, bytes: &[u8]) -> u64 {
-        let bits = self.sub_keys[0].bits as usize;
-        let mut value = 0_u128;
-        for &byte in &bytes[..bits.div_ceil(8)] {
-            value = value << 8 | u128::from(byte);
-        }
-        (value >> (bits.div_ceil(8) * 8 - bits)) as u64
+        bits_at(bytes, 0, self.sub_keys[0].bits as usize)
     }
 
     /// Text form, such as `17/42/3`; of a primary key `17/42`.

@@ -82,12 +82,6 @@ impl Seat {
         !self.keyspace.tables().is_empty() && self.keyspace.table_for(run).is_some()
     }
 
-    /// The node that holds the payload of a source, by the run's look-up table; `None` where the table has no such source, or
-    /// the run has no table. The source is given by the values of its sub-keys.
-    pub fn holder(&self, run: u64, source: &[u64]) -> Option<u16> {
-        self.keyspace.table_for(run)?.holders(source)?.first().copied()
-    }
-
     /// The node that leads an event.
     #[inline]
     pub fn home(&self, run: u64, primary: &[u8]) -> u16 {

@@ -87,7 +87,8 @@ impl Table {
         let (&last, lead) = source.split_last()?;
         let behind = self.rows.partition_point(|row| (&row.lead[..], row.first) <= (lead, last));
         let row = &self.rows[behind.checked_sub(1)?];
-        (row.lead == lead && last <= row.last).then_some(&row.nodes)
+        // Value by value: most sources have one part, and comparing nothing by `memcmp` took 80 ns, with its pointer to nowhere.
+        (row.lead.iter().eq(lead) && last <= row.last).then_some(&row.nodes)
     }
 
     /// All sources by their values, with the first holder of each, in ascending order.

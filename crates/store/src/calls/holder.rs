@@ -18,7 +18,7 @@ use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, Flag, State, Wo
 use crate::shards::Shard;
 use crate::{PutOptions, Store};
 use forebay_core::limits::SUB_KEYS_MAX;
-use forebay_core::map::Role;
+use forebay_core::map::{Role, Seat};
 use forebay_core::{Attributes, Elsewhere, Error, Key, Level, LiveState, Primary, Report, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, Entry};
 use forebay_media::hot::Location;
@@ -276,7 +276,7 @@ impl Engine {
     }
 
     /// Whether a look-up table says where the bytes of a run are: what passed [`Engine::check_holder`] is on this node then.
-    #[cold]
+    #[inline]
     pub(crate) fn has_table(&self, shard: &Shard, primary: &[u8]) -> bool {
         shard.seat.as_ref().is_some_and(|seat| seat.has_table(self.keyspace.schema.run_of(primary)))
     }
@@ -292,55 +292,43 @@ impl Engine {
         shard.events.slot(event, rest).ok().map(|(_, word)| word).filter(|word| word.is_present())
     }
 
-    /// The node that holds a fragment by the run's look-up table.
-    #[inline]
-    fn holder_of(&self, shard: &Shard, key: &Key) -> Option<u16> {
-        let schema = &self.keyspace.schema;
-        let seat = shard.seat.as_ref()?;
-        seat.holder(schema.run_of(key.as_bytes()), schema.unpack_source(schema.rest_of(key), &mut [0; SUB_KEYS_MAX]))
-    }
-
-    /// Whether a put belongs to this node by its source: bytes go to the holder that the run's look-up table names, and that they are
-    /// there goes to the home.
+    /// Whether this node holds the bytes of a put by the run's look-up table. Where it does not, the put is for the event's home:
+    /// without a table, and where it says that another node has the bytes.
     ///
     /// # Errors
     /// `Fenced` for bytes that another node holds; `Invalid` for a source that the table does not have, and for a fragment that
     /// is said to be elsewhere and is not.
     #[inline]
-    pub(crate) fn check_holder(&self, shard: &Shard, key: &Key, options: &PutOptions<'_>) -> Result<()> {
-        if shard.seat.is_none() && options.level != Some(Level::Elsewhere) {
-            return Ok(());
+    pub(crate) fn check_holder(&self, shard: &Shard, key: &Key, options: &PutOptions<'_>) -> Result<bool> {
+        let away = options.level == Some(Level::Elsewhere);
+        if shard.seat.is_none() && !away {
+            return Ok(false);
         }
-        self.check_holder_of(shard, key, options)
-    }
-
-    fn check_holder_of(&self, shard: &Shard, key: &Key, options: &PutOptions<'_>) -> Result<()> {
         let schema = &self.keyspace.schema;
-        let (run, away) = (schema.run_of(key.as_bytes()), options.level == Some(Level::Elsewhere));
-        let Some(seat) = shard.seat.as_ref().filter(|seat| seat.has_table(run)) else {
+        let run = schema.run_of(key.as_bytes());
+        let known = shard.seat.as_ref().and_then(|seat| Some((seat, seat.keyspace().table_for(run)?)));
+        let Some((seat, table)) = known else {
             if away {
                 return Err(Error::invalid(format!("run {run} has no look-up table: its bytes are with its events")));
             }
-            return Ok(());
+            return Ok(false);
         };
-        let name = || schema.text(key.as_bytes());
-        let Some(holder) = self.holder_of(shard, key) else {
-            return Err(Error::invalid(format!(
-                "{}: the look-up table of run {run} does not have this source",
-                name()
-            )));
-        };
-        let own = seat.node();
-        match (away, holder == own) {
-            (false, true) | (true, false) => Ok(()),
-            (false, false) => {
-                let epoch = seat.map().epoch();
-                Err(Error::fenced(format!(
-                    "{}: node {holder} holds this source, and this is node {own} (epoch {epoch})",
-                    name()
-                )))
-            }
-            (true, true) => Err(Error::invalid(format!("{}: this node holds this source itself", name()))),
+        let holders = table.holders(schema.unpack_source(schema.rest_of(key), &mut [0; SUB_KEYS_MAX]));
+        match holders.and_then(|holders| holders.first()) {
+            Some(&holder) if (holder == seat.node()) != away => Ok(!away),
+            holder => Err(self.refuse_source(seat, run, key, holder.copied())),
+        }
+    }
+
+    #[cold]
+    fn refuse_source(&self, seat: &Seat, run: u64, key: &Key, holder: Option<u16>) -> Error {
+        let (name, node, epoch) = (self.keyspace.schema.text(key.as_bytes()), seat.node(), seat.map().epoch());
+        match holder {
+            None => Error::invalid(format!("{name}: the look-up table of run {run} does not have this source")),
+            Some(holder) if holder == node => Error::invalid(format!("{name}: this node holds this source itself")),
+            Some(holder) => Error::fenced(format!(
+                "{name}: node {holder} holds this source, and this is node {node} (epoch {epoch})"
+            )),
         }
     }
 

@@ -363,14 +363,12 @@ impl Engine {
         if shard.closed {
             return Err(closed());
         }
-        self.check_holder(&shard, key, options)?;
+        let is_holder = self.check_holder(&shard, key, options)?;
         let event = match shard.events.find(primary) {
-            Some(event) if shard.events[event].state != State::Foreign => event,
+            // The bytes belong to their holder, whoever leads the event.
+            Some(event) if is_holder || shard.events[event].state != State::Foreign => event,
             found => match (self.role(&shard, primary), found) {
-                // A report that another node has the bytes belongs to the home; the bytes belong to their holder, whoever leads the event.
-                (Role::None, _) if options.level == Some(Level::Elsewhere) || !self.has_table(&shard, primary) => {
-                    return Err(self.elsewhere(&shard, primary));
-                }
+                (Role::None, _) if !is_holder => return Err(self.elsewhere(&shard, primary)),
                 (_, Some(event)) => event,
                 (role, None) => return self.try_claim_new(shard, role, key, size, options),
             },
@@ -634,7 +632,7 @@ impl Engine {
         let state = shard.events[event].state;
         // The map may have changed while the bytes were copied: what is published is published under the present one.
         let fenced =
-            state == State::Foreign && self.role(&shard, primary) == Role::None && !self.has_table(&shard, primary);
+            state == State::Foreign && !self.has_table(&shard, primary) && self.role(&shard, primary) == Role::None;
         if shard.closed || fenced || !shard.events[event].waits() {
             let (is_closed, is_away) = (shard.closed, claimed.flags.is_elsewhere());
             // What is only asked about is not in the account, as where it is late at once.

@@ -28,6 +28,7 @@ use crate::limits::{RUNS_MAX, SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
 use forebay_core::{FixedMap, LiveState, Primary};
 use forebay_media::hot::will_look;
+use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ pub(crate) struct Lists {
     /// Where foreign events had gone that were accepted, or in the debug stream.
     pub(crate) foreign: FixedMap<u32, Kept>,
     /// Foreign events of which their homes may not know all that is here: by home, and whether they are told at once.
-    pub(super) untold: FixedMap<(u16, bool), List>,
+    pub(super) untold: BTreeMap<(u16, bool), List>,
     /// Of those, the fragments that their homes know, by their sub-keys one after another.
     pub(super) known_at_home: FixedMap<u32, Vec<u8>>,
 }
@@ -183,7 +184,7 @@ impl ShardEvents {
                 debug_bytes: 0,
                 reasons: FixedMap::default(),
                 foreign: FixedMap::default(),
-                untold: FixedMap::default(),
+                untold: BTreeMap::new(),
                 known_at_home: FixedMap::default(),
             },
             leases: Leases { out: Slab::new(), timers: Timers::default(), verdicts: Verdicts::default(), granted: 0 },
