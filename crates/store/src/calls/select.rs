@@ -404,7 +404,8 @@ impl Engine {
         // The shard is in the number: a repeat of a verdict finds the memory of its grant without the event, which is gone.
         shard.events.leases.granted += 1;
         let counter = shard.events.leases.granted * SHARDS as u64 + index as u64;
-        let epoch = self.slot_epoch(shard, shard.events.primary(event).as_bytes());
+        let primary = shard.events.primary(event);
+        let epoch = self.slot_epoch(shard, primary.as_bytes());
         // A lease ends by `max_hold`, even if a worker asks for more.
         let most = self.config.max_hold.min(duration.unwrap_or(self.config.lease));
         let deadline_ns = now.saturating_add(nanoseconds(most));
@@ -420,7 +421,7 @@ impl Engine {
         leaf.mark_ready();
         self.mark_event(shard, event);
         Grant {
-            primary: shard.events.primary(event),
+            primary,
             token: Token { epoch, boot: self.life.boot, counter },
             attributes: self.attributes_or_none(shard, event),
             locations: self.pin_fragments(shard, event, sources),
