@@ -318,3 +318,22 @@ impl Keyspace {
         Ok(all_taken)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_comes_behind_a_look_is_said_again_and_what_comes_before_it_once() {
+        let stirred = Stirred::default();
+        let heard = || tokio::time::timeout(Duration::ZERO, stirred.notify.notified());
+        stirred.say();
+        stirred.say();
+        assert!(heard().await.is_ok());
+        stirred.say();
+        assert!(heard().await.is_err(), "the look that was said before finds it");
+        stirred.take_up();
+        stirred.say();
+        assert!(heard().await.is_ok());
+    }
+}
