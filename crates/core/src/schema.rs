@@ -50,13 +50,11 @@ fn check_name(what: &str, name: &str) -> Result<()> {
 #[inline]
 fn bits_at(bytes: &[u8], from: usize, bits: usize) -> u64 {
     let to = from + bits;
-    let (bytes, behind) = (&bytes[from / 8..to.div_ceil(8)], to.div_ceil(8) * 8 - to);
-    let mask = u64::MAX >> (64 - bits);
-    // Most sub-keys lie in eight bytes: numbers of that size are the fast ones.
-    if bytes.len() <= 8 {
-        return bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)) >> behind & mask;
-    }
-    (bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte)) >> behind) as u64 & mask
+    let behind = to.div_ceil(8) * 8 - to;
+    // The last byte apart: the others are at most eight, also of 64 bits that begin within a byte.
+    let (before, last) = (&bytes[from / 8..to.div_ceil(8) - 1], bytes[to.div_ceil(8) - 1]);
+    let value = before.iter().fold(0, |value, &byte| value << 8 | u64::from(byte));
+    (value << (8 - behind) | u64::from(last) >> behind) & (u64::MAX >> (64 - bits))
 }
 
 impl KeySchema {
@@ -532,6 +530,22 @@ mod tests {
     }
 
     proptest! {
+        // Nine bytes, with one to eight bits in the first and the last.
+        #[test]
+        fn numbers_that_begin_within_a_byte_come_back_whole(
+            bits in 1..8_usize, rest in 1..65_usize, run in any::<u64>(), event in any::<u64>(), source in any::<u64>(),
+        ) {
+            let parts = [format!("run:u{bits}"), "event:u64".to_owned(), format!("module:u{bits}"), format!("source:u{rest}")];
+            let schema = KeySchema::parse(&parts.each_ref().map(String::as_str), &["run", "event"]).unwrap();
+            let below = |value: u64, bits: usize| value & (u64::MAX >> (64 - bits));
+            let given = [below(run, bits), event, below(!run, bits), below(source, rest)];
+            let key = schema.key(&given).unwrap();
+            prop_assert_eq!(&schema.values(key.as_bytes())[..], &given[..]);
+            prop_assert_eq!(schema.run_of(key.as_bytes()), given[0]);
+            let mut values = [0; SUB_KEYS_MAX];
+            prop_assert_eq!(schema.unpack_source(schema.rest_of(&key), &mut values), &given[2..]);
+        }
+
         #[test]
         fn byte_order_is_key_order(a in (0..1_u64 << 17, 0..1_u64 << 40, 0..1024_u64, 0..8_u64),
                                    b in (0..1_u64 << 17, 0..1_u64 << 40, 0..1024_u64, 0..8_u64)) {

@@ -300,23 +300,22 @@ impl Engine {
     /// is said to be elsewhere and is not.
     #[inline]
     pub(crate) fn check_holder(&self, shard: &Shard, key: &Key, options: &PutOptions<'_>) -> Result<bool> {
-        let away = options.level == Some(Level::Elsewhere);
-        if shard.seat.is_none() && !away {
-            return Ok(false);
-        }
-        let schema = &self.keyspace.schema;
-        let run = schema.run_of(key.as_bytes());
-        let known = shard.seat.as_ref().and_then(|seat| Some((seat, seat.keyspace().table_for(run)?)));
+        let (schema, away) = (&self.keyspace.schema, options.level == Some(Level::Elsewhere));
+        let run = || schema.run_of(key.as_bytes());
+        let known = shard.seat.as_ref().and_then(|seat| Some((seat, seat.keyspace().table_for(run())?)));
         let Some((seat, table)) = known else {
             if away {
-                return Err(Error::invalid(format!("run {run} has no look-up table: its bytes are with its events")));
+                return Err(Error::invalid(format!(
+                    "run {} has no look-up table: its bytes are with its events",
+                    run()
+                )));
             }
             return Ok(false);
         };
         let holders = table.holders(schema.unpack_source(schema.rest_of(key), &mut [0; SUB_KEYS_MAX]));
         match holders.and_then(|holders| holders.first()) {
             Some(&holder) if (holder == seat.node()) != away => Ok(!away),
-            holder => Err(self.refuse_source(seat, run, key, holder.copied())),
+            holder => Err(self.refuse_source(seat, run(), key, holder.copied())),
         }
     }
 

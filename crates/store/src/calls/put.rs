@@ -365,7 +365,7 @@ impl Engine {
         }
         let is_holder = self.check_holder(&shard, key, options)?;
         let event = match shard.events.find(primary) {
-            // The bytes belong to their holder, whoever leads the event.
+            // The bytes belong to their holder, also where another node leads the event.
             Some(event) if is_holder || shard.events[event].state != State::Foreign => event,
             found => match (self.role(&shard, primary), found) {
                 (Role::None, _) if !is_holder => return Err(self.elsewhere(&shard, primary)),
