@@ -1,15 +1,19 @@
-//! CRC-32C (Castagnoli), the checksum of every format: hardware where the processor has it.
+//! CRC-32C (Castagnoli), the checksum of every format: by hardware where the processor can.
 
 use crate::{Error, Result};
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// CRC-32C of what made `crc`, followed by `bytes`.
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc, bytes)
+    // The register holds the complement of the checksum.
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
+    digest.update(bytes);
+    digest.finalize() as u32
 }
 
 /// Compares bytes with the CRC-32C that came with them from a producer or over a network.

@@ -203,7 +203,7 @@ fn sum_object(storage: &dyn Storage, work: &Work<'_>) -> Result<(u32, String)> {
         let slice = parts.first().map_or(&[][..], |part| part.as_ref());
         let skip = if start == 0 { frame::HEAD } else { 0 };
         head.extend_from_slice(&slice[..skip]);
-        body_sum = crc32c::crc32c_append(body_sum, &slice[skip..]);
+        body_sum = forebay_core::crc32c_append(body_sum, &slice[skip..]);
         sum.add(slice);
         start = end;
     }

@@ -122,7 +122,7 @@ fn repeats(parts: &[Part<'_>], states: &[StreamState]) -> Vec<Option<usize>> {
         if !states[at].whole() || part.constant() {
             continue;
         }
-        let with = seen.entry((part.node.scalar.width(), bytes.len(), crc32c::crc32c(bytes))).or_default();
+        let with = seen.entry((part.node.scalar.width(), bytes.len(), forebay_core::crc32c(bytes))).or_default();
         same[at] = with.iter().copied().find(|&earlier| parts[earlier].bytes() == bytes);
         if same[at].is_none() {
             with.push(at);

@@ -46,7 +46,7 @@ pub(crate) unsafe fn copy_checksum(target: *mut u8, source: &[u8]) -> u32 {
     crc32c(source)
 }
 
-/// CRC-32C of `bytes`, reading each of them.
+/// CRC-32C of `bytes`, which may lie in memory that no cache holds: they are prefetched, which the library does not do.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
