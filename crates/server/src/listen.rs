@@ -130,12 +130,18 @@ pub(crate) fn open_for_monitors(address: SocketAddr) -> Result<(std::net::TcpLis
 /// Congestion control without pacing, which every Linux has and every user may choose.
 const UNPACED: &str = "reno";
 
+/// Bytes that a connection within this machine holds for the server; the system allows less where `net.core.rmem_max` says so.
+const RECEIVE_BYTES: usize = 1 << 20;
+
 fn open_tcp(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {
     let listener = std::net::TcpListener::bind(address)?;
     if address.ip().is_loopback() {
         // Connections have what their listener has. BBR paces by the rate that it has seen: between calls with pauses that
         // is less than memory gives, and there is no network here whose queues it could keep short.
         let _ = sockopt::set_tcp_congestion(&listener, UNPACED);
+        // Nor does the system find out by itself how much is good: by what it measures in the first calls some connections get
+        // a quarter of this for all their life, and client and server take turns.
+        sockopt::set_socket_recv_buffer_size(&listener, RECEIVE_BYTES)?;
     }
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
@@ -300,12 +306,16 @@ mod tests {
     }
 
     #[test]
-    fn connections_within_this_machine_are_not_paced() {
+    fn connections_within_this_machine_are_not_paced_and_hold_as_much_as_the_system_allows() {
         let (listener, address) = open_tcp("127.0.0.1:0".parse().unwrap()).unwrap();
         let _client = std::net::TcpStream::connect(address).unwrap();
         listener.set_nonblocking(false).unwrap();
         let (stream, _) = listener.accept().unwrap();
         assert_eq!(sockopt::tcp_congestion(&stream).unwrap(), UNPACED);
+        let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+        // The system doubles what it is told, for its own needs (socket(7)).
+        let told = most.trim().parse::<usize>().unwrap().min(RECEIVE_BYTES);
+        assert_eq!(sockopt::socket_recv_buffer_size(&stream).unwrap(), 2 * told);
     }
 
     #[test]

@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -212,24 +212,16 @@ fn reason(error: &io::Error) -> &'static str {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Transport for TlsStream<S> {
     fn poll_read_into(&mut self, context: &mut Context<'_>, places: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
-        // A record may fill several places: what it holds is taken at once. What fails after some bytes came fails again
-        // at the next call.
+        // One record, which may fill several places. Its bytes are in the processor's cache: what becomes of them is seen to before
+        // the next one comes.
+        let record = ready!(Pin::new(&mut *self).poll_fill_buf(context))?;
         let mut total = 0;
-        for place in places.iter_mut().filter(|place| !place.is_empty()) {
-            let mut buffer = ReadBuf::new(place);
-            match Pin::new(&mut *self).poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) => {
-                    let (came, whole) = (buffer.filled().len(), buffer.remaining() == 0);
-                    total += came;
-                    if !whole {
-                        break;
-                    }
-                }
-                Poll::Ready(Err(_)) | Poll::Pending if total > 0 => break,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
+        for place in places {
+            let bytes = place.len().min(record.len() - total);
+            place[..bytes].copy_from_slice(&record[total..total + bytes]);
+            total += bytes;
         }
+        Pin::new(self).consume(total);
         Poll::Ready(Ok(total))
     }
 }
