@@ -12,7 +12,7 @@
 //! no offset is written.
 
 use crate::frame::{self, Magic};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, crc32c};
 
 /// A directory in memory is not larger.
 const BYTES_MAX: usize = 256 << 20;
@@ -55,7 +55,7 @@ pub(crate) struct Piece {
 impl Piece {
     /// Whether these are the piece's bytes.
     pub(crate) fn verify(&self, bytes: &[u8]) -> bool {
-        bytes.len() as u64 == self.len && kept(forebay_core::crc32c(bytes), self.len) == self.sum
+        bytes.len() as u64 == self.len && kept(crc32c(bytes), self.len) == self.sum
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn lay_out(
         objects[object].extend_from_slice(bytes);
         directory.objects[object] = objects[object].len() as u64;
         let len = bytes.len() as u64;
-        Piece { object: object as u32, offset, len, sum: kept(forebay_core::crc32c(bytes), len) }
+        Piece { object: object as u32, offset, len, sum: kept(crc32c(bytes), len) }
     };
     for entry in entries {
         let entry = match entry {

@@ -8,7 +8,7 @@
 //! 24 body
 //! ```
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, crc32c};
 
 /// Bytes before the body.
 pub(crate) const HEAD: usize = 24;
@@ -45,7 +45,7 @@ impl Magic {
 
 /// The head of an object with this body.
 pub(crate) fn head(magic: Magic, body: &[u8]) -> [u8; HEAD] {
-    head_of(magic, body.len() as u64, forebay_core::crc32c(body))
+    head_of(magic, body.len() as u64, crc32c(body))
 }
 
 /// The head of an object whose body has this length and this CRC-32C, for readers that never have the body whole.
@@ -55,7 +55,7 @@ pub(crate) fn head_of(magic: Magic, len: u64, body_sum: u32) -> [u8; HEAD] {
     head[4..6].copy_from_slice(&VERSION.to_le_bytes());
     head[8..16].copy_from_slice(&len.to_le_bytes());
     head[16..20].copy_from_slice(&body_sum.to_le_bytes());
-    let sum = forebay_core::crc32c(&head[..20]);
+    let sum = crc32c(&head[..20]);
     head[20..].copy_from_slice(&sum.to_le_bytes());
     head
 }
@@ -81,7 +81,7 @@ pub(crate) fn body<'a>(magic: Magic, object: &'a [u8], what: &dyn std::fmt::Disp
         return Err(corrupt("not the magic of such an object"));
     }
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    if word(20) != forebay_core::crc32c(&head[..20]) {
+    if word(20) != crc32c(&head[..20]) {
         return Err(corrupt("the head's checksum is wrong"));
     }
     let version = u16::from_le_bytes([head[4], head[5]]);
@@ -91,7 +91,7 @@ pub(crate) fn body<'a>(magic: Magic, object: &'a [u8], what: &dyn std::fmt::Disp
     if u64::from(word(8)) | u64::from(word(12)) << 32 != body.len() as u64 {
         return Err(corrupt("not as long as its head says"));
     }
-    if word(16) != forebay_core::crc32c(body) {
+    if word(16) != crc32c(body) {
         return Err(corrupt("the body's checksum is wrong"));
     }
     Ok(body)

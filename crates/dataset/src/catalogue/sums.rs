@@ -11,7 +11,7 @@ use crate::read::LayerObjects;
 use crate::root::runs;
 use crate::storage::{Part, Storage};
 use crate::{Dataset, parallel};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, crc32c_append};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -203,7 +203,7 @@ fn sum_object(storage: &dyn Storage, work: &Work<'_>) -> Result<(u32, String)> {
         let slice = parts.first().map_or(&[][..], |part| part.as_ref());
         let skip = if start == 0 { frame::HEAD } else { 0 };
         head.extend_from_slice(&slice[..skip]);
-        body_sum = forebay_core::crc32c_append(body_sum, &slice[skip..]);
+        body_sum = crc32c_append(body_sum, &slice[skip..]);
         sum.add(slice);
         start = end;
     }

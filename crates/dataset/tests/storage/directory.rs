@@ -2,7 +2,7 @@
 
 use crate::conformance;
 use bytes::Bytes;
-use forebay_core::Kind;
+use forebay_core::{Kind, crc32c};
 use forebay_dataset::storage::{self, Condition, Options, Part, Put, Storage};
 use forebay_testkit::TempDir;
 use std::fs::{self, File};
@@ -87,9 +87,9 @@ fn tags_tell_objects_apart_that_end_with_their_own_checksum() {
     let dir = TempDir::new();
     let place = open(dir.path());
     // The CRC of both, with theirs at the end, is the same.
-    let sealed = |text: &str| Bytes::from([text.as_bytes(), &forebay_core::crc32c(text.as_bytes()).to_le_bytes()].concat());
+    let sealed = |text: &str| Bytes::from([text.as_bytes(), &crc32c(text.as_bytes()).to_le_bytes()].concat());
     let (one, other) = (sealed("version 1"), sealed("version 2"));
-    assert_eq!(forebay_core::crc32c(&one), forebay_core::crc32c(&other));
+    assert_eq!(crc32c(&one), crc32c(&other));
     let Put::Done(first) = place.put_if("root", &one, Condition::Absent).unwrap() else { panic!() };
     let Put::Done(second) = place.put_if("root", &other, Condition::Unchanged(&first)).unwrap() else { panic!() };
     assert_ne!(first, second);
