@@ -160,12 +160,14 @@ impl<S: ServedStore> Putting<S> {
                 self.next += 1;
                 continue;
             }
-            if inbox.len() < length || refused {
-                // A short fragment is waited for: it is copied once it is there whole. For a longer one memory is
-                // reserved now.
-                if inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused) {
-                    return waiting;
-                }
+            let is_whole = inbox.len() >= length;
+            // A short fragment is waited for: it is copied once it is there whole.
+            if !is_whole && (inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused)) {
+                return waiting;
+            }
+            // For a longer one memory is reserved now; and for one that waits for a device, so that it does so in memory of the
+            // store and not of the server.
+            if !is_whole || refused || put.persisted {
                 self.begin(served, shared);
                 continue;
             }
