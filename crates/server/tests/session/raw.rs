@@ -207,6 +207,15 @@ pub(crate) fn credit(bytes: u32) -> Vec<u8> {
 
 /// Meta and payload of a put.
 pub(crate) fn put(keyspace: &Keyspace, all: &[(Key, &[u8], Option<Duration>)]) -> (Vec<u8>, Vec<u8>) {
+    put_as(keyspace, all, false)
+}
+
+/// The same, persisted or not.
+pub(crate) fn put_as(
+    keyspace: &Keyspace,
+    all: &[(Key, &[u8], Option<Duration>)],
+    persisted: bool,
+) -> (Vec<u8>, Vec<u8>) {
     let wire = |(key, value, deadline): &(Key, &[u8], Option<Duration>)| WirePut {
         key: *key,
         length: value.len() as u32,
@@ -214,7 +223,7 @@ pub(crate) fn put(keyspace: &Keyspace, all: &[(Key, &[u8], Option<Duration>)]) -
         status: 0,
         attributes: None,
         deadline: *deadline,
-        persisted: false,
+        persisted,
         level: None,
         report: Report::Prompt,
     };

@@ -1,8 +1,8 @@
 //! Requests that wait: for space, for events, for what a run does.
 
-use crate::raw::{Raw, frame, get, get_any, leases, outcomes, put};
+use crate::raw::{Raw, frame, get, get_any, leases, outcomes, put, put_as};
 use crate::scene::{RUN, Scene, until};
-use forebay_core::{Bounds, Call, Kind, PutOptions};
+use forebay_core::{Bounds, Call, Kind, PutOptions, PutOutcome};
 use forebay_wire::{Control, FrameKind, WireJudgement, WireVerdict, WireWriter};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,36 @@ fn a_put_without_space_delays_nothing_else() {
     assert!(scene.store.remove_range(&bounds).unwrap() > 0);
     let _ = outcomes(&raw.answer(waiting)).pop().unwrap().unwrap();
     scene.check_ledger();
+}
+
+/// What waits for a device does so in memory of the store: the server's is for what finds no space.
+#[test]
+fn persisted_fragments_take_no_memory_of_the_server() {
+    let dir = std::env::temp_dir().join(format!("forebay-session-persisted-{}", std::process::id()));
+    let scene = Scene::with(
+        |limits| (limits.window_bytes, limits.memory_bytes_max) = (1 << 20, 1 << 20),
+        |config| {
+            config.warm = vec![forebay_store::WarmDevice::directory(dir.clone(), 64 << 20)];
+            (config.container_bytes, config.device_log_bytes) = (1 << 20, 256 << 10);
+        },
+    );
+    let values: Vec<Vec<u8>> = [0, 100, 10_000, 40_000].map(|length| vec![5; length]).into();
+    let mut all: Vec<Raw> = (0..6).map(|_| scene.client()).collect();
+    let mut sent = Vec::new();
+    for (client, raw) in all.iter_mut().enumerate() {
+        let key = |at| scene.key(1000 * client as u64 + at as u64, 0);
+        let puts: Vec<_> = (0..60).map(|at| (key(at), &values[at % values.len()][..], None)).collect();
+        let (meta, payload) = put_as(&scene.keyspace, &puts, true);
+        sent.push(raw.send(Call::Put, &meta, &payload));
+    }
+    for (raw, number) in all.iter_mut().zip(sent) {
+        for outcome in outcomes(&raw.answer(number)) {
+            assert_eq!(outcome.unwrap(), PutOutcome::Stored);
+        }
+    }
+    scene.check_ledger();
+    drop(scene);
+    std::fs::remove_dir_all(&dir).ok();
 }
 
 /// One frame with more fragments than may wait: it waits as a whole no longer than each of them, on a few threads.
