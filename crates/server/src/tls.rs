@@ -7,7 +7,7 @@
 
 use crate::access::private;
 use crate::locate::Problem;
-use crate::transport::Transport;
+use crate::transport::{SOCKET_DIRECT_BYTES, Transport};
 use forebay_core::{Error, Result};
 use parking_lot::RwLock;
 use rustls::crypto::ring::default_provider;
@@ -211,6 +211,8 @@ fn reason(error: &io::Error) -> &'static str {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Transport for TlsStream<S> {
+    const DIRECT_BYTES: u32 = SOCKET_DIRECT_BYTES;
+
     fn poll_read_into(&mut self, context: &mut Context<'_>, places: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
         // One record, which may fill several places. Its bytes are in the processor's cache: what becomes of them is seen to before
         // the next one comes.

@@ -8,6 +8,10 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// A stream that reads into several places with one call. Writing is that of `AsyncWrite`.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// Fragments of at least this many bytes are read straight into memory of the store, shorter ones are copied there from the
+    /// inbox. Where no system copies, as in the simulator, both ways are taken with short fragments.
+    const DIRECT_BYTES: u32 = 2048;
+
     /// Reads into the places in turn; 0 is the end of the stream.
     fn poll_read_into(&mut self, context: &mut Context<'_>, places: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
         // Without a call of its own: into the first place that takes something.
@@ -18,9 +22,16 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     }
 }
 
+/// The same of a socket. The copy from the inbox goes past the cache and makes the checksum on the way, which costs less than what
+/// the system's own copy to memory outside of every cache costs more (decision 0012). For longer fragments the inbox of each
+/// connection would have to grow.
+pub(crate) const SOCKET_DIRECT_BYTES: u32 = 32 << 10;
+
 macro_rules! vectored {
     ($($stream:ty),*) => { $(
         impl Transport for $stream {
+            const DIRECT_BYTES: u32 = SOCKET_DIRECT_BYTES;
+
             fn poll_read_into(&mut self, context: &mut Context<'_>, places: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
                 if let [place] = places {
                     // A read that does not fill its place saves the next one: the stream knows that it is empty.

@@ -23,10 +23,6 @@ use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Fragments of at least this many bytes are read into memory of the store; shorter ones are copied there. The copy goes past the
-/// cache and makes the checksum on the way, which costs less than what the system's own copy to memory outside of every cache
-/// costs more (decision 0012). For longer ones the inbox of each connection would have to grow.
-const DIRECT_BYTES: u32 = 32 << 10;
 /// Bytes for which memory is reserved ahead of the socket.
 const AHEAD_BYTES: usize = 256 << 10;
 /// Short fragments that the store prefetches together before they are put.
@@ -102,10 +98,12 @@ pub(super) struct Putting<S: ServedStore> {
     pub(super) held: u64,
     /// Bytes of the frame's payload that are still to come from the inbox or the socket.
     left: u64,
+    /// `Transport::DIRECT_BYTES`.
+    direct_bytes: u32,
 }
 
 impl<S: ServedStore> Putting<S> {
-    pub(super) fn new(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting<S> {
+    pub(super) fn new<T: Transport>(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting<S> {
         let left = puts.iter().map(|put| u64::from(put.length)).sum();
         let outcomes = puts.iter().map(|_| None).collect();
         Putting {
@@ -120,6 +118,7 @@ impl<S: ServedStore> Putting<S> {
             waiting: Vec::new(),
             held: 0,
             left,
+            direct_bytes: T::DIRECT_BYTES,
         }
     }
 
@@ -130,7 +129,7 @@ impl<S: ServedStore> Putting<S> {
 
     /// Whether its fragments are long, so that what follows it is likely to be long as well.
     pub(super) fn is_of_long_fragments(&self) -> bool {
-        self.left >= self.puts.len() as u64 * u64::from(DIRECT_BYTES)
+        self.left >= self.puts.len() as u64 * u64::from(self.direct_bytes)
     }
 
     /// Whether all bytes are there.
@@ -162,7 +161,7 @@ impl<S: ServedStore> Putting<S> {
             }
             let is_whole = inbox.len() >= length;
             // A short fragment is waited for: it is copied once it is there whole.
-            if !is_whole && (inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused)) {
+            if !is_whole && (inbox.len() == 0 || (put.length < self.direct_bytes && !refused)) {
                 return waiting;
             }
             // For a longer one memory is reserved now; and for one that waits for a device, so that it does so in memory of the
@@ -171,7 +170,7 @@ impl<S: ServedStore> Putting<S> {
                 self.begin(served, shared);
                 continue;
             }
-            if self.next >= self.told && put.length < DIRECT_BYTES {
+            if self.next >= self.told && put.length < self.direct_bytes {
                 self.told = (self.next + TOLD).min(self.puts.len());
                 // Told in batches: the store loads index entries of later keys while it puts the first ones.
                 served.prefetch(self.puts[self.next..self.told].iter().map(|put| put.key));
@@ -241,10 +240,10 @@ impl<S: ServedStore> Putting<S> {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         debug_assert!(inbox.len() == 0 || self.open.is_empty(), "what is in the inbox comes first");
-        let short = self.open.is_empty() && self.puts.get(self.next).is_some_and(|put| put.length < DIRECT_BYTES);
+        let short = self.open.is_empty() && self.puts.get(self.next).is_some_and(|put| put.length < self.direct_bytes);
         if short {
             // The rest of the frame, of which all that fits, and some of what follows.
-            inbox.reserve(DIRECT_BYTES as usize);
+            inbox.reserve(self.direct_bytes as usize);
             let read = ready!(stream.poll_read_into(context, &mut [inbox.spare(usize::MAX)]))?;
             inbox.added(read);
             return Poll::Ready(Ok(read));
@@ -253,7 +252,7 @@ impl<S: ServedStore> Putting<S> {
         while ahead < AHEAD_BYTES
             && self.open.len() + 1 < PLACES
             && let Some(put) = self.puts.get(self.next)
-            && (put.length >= DIRECT_BYTES || put.length == 0)
+            && (put.length >= self.direct_bytes || put.length == 0)
         {
             // Several at once: one system call can then fill several fragments.
             ahead += put.length as usize;

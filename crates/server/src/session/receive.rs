@@ -224,7 +224,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 let allowed = peer.rights.allow(Call::Put.right());
                 self.take(length);
                 self.shared.metrics.bytes(head.frame_bytes(), 0);
-                let mut putting = Box::new(Putting::new(head.request, head.frame_bytes(), puts));
+                let mut putting = Box::new(Putting::new::<T>(head.request, head.frame_bytes(), puts));
                 // Refused fragment by fragment, and their bytes passed over: the frames behind this one stay readable.
                 if !allowed {
                     let error = super::control::no_right(Call::Put);
