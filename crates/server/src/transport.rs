@@ -22,9 +22,9 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     }
 }
 
-/// The same of a socket. The copy from the inbox goes past the cache and makes the checksum on the way, which costs less than what
-/// the system's own copy to memory outside of every cache costs more (decision 0012). For longer fragments the inbox of each
-/// connection would have to grow.
+/// The same of a socket. Two copies, to the inbox and from there past the cache with the checksum on the way, cost less than the
+/// system's one copy to memory that no cache holds and a pass for the checksum (decision 0012). For longer fragments the inbox of
+/// each connection would have to grow.
 pub(crate) const SOCKET_DIRECT_BYTES: u32 = 32 << 10;
 
 macro_rules! vectored {

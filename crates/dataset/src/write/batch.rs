@@ -4,6 +4,7 @@ use crate::codec::{self, Coder, Effort};
 use crate::directory::Coded;
 use crate::types::{Node, Role};
 use crate::{Array, Scalar, parallel};
+use forebay_core::crc32c;
 use std::collections::HashMap;
 
 /// Rows of a group of bools, so that reading one of them decodes at most this many.
@@ -122,7 +123,7 @@ fn repeats(parts: &[Part<'_>], states: &[StreamState]) -> Vec<Option<usize>> {
         if !states[at].whole() || part.constant() {
             continue;
         }
-        let with = seen.entry((part.node.scalar.width(), bytes.len(), forebay_core::crc32c(bytes))).or_default();
+        let with = seen.entry((part.node.scalar.width(), bytes.len(), crc32c(bytes))).or_default();
         same[at] = with.iter().copied().find(|&earlier| parts[earlier].bytes() == bytes);
         if same[at].is_none() {
             with.push(at);

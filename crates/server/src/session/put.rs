@@ -23,6 +23,10 @@ use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+/// Persisted fragments of at least this many bytes wait for their device in memory of the store. Of shorter ones a frame can have
+/// hundreds of thousands: claimed together, each would hold its key and its segment until a thread comes to it. They wait in the
+/// server's memory.
+const HELD_BYTES: u32 = 2048;
 /// Bytes for which memory is reserved ahead of the socket.
 const AHEAD_BYTES: usize = 256 << 10;
 /// Short fragments that the store prefetches together before they are put.
@@ -164,9 +168,8 @@ impl<S: ServedStore> Putting<S> {
             if !is_whole && (inbox.len() == 0 || (put.length < self.direct_bytes && !refused)) {
                 return waiting;
             }
-            // For a longer one memory is reserved now; and for one that waits for a device, so that it does so in memory of the
-            // store and not of the server.
-            if !is_whole || refused || put.persisted {
+            // For a longer one memory is reserved now, and for one that will wait for a device.
+            if !is_whole || refused || (put.persisted && put.length >= HELD_BYTES) {
                 self.begin(served, shared);
                 continue;
             }

@@ -37,9 +37,9 @@ fn a_put_without_space_delays_nothing_else() {
     scene.check_ledger();
 }
 
-/// What waits for a device does so in memory of the store: the server's is for what finds no space.
+/// What waits for a device does so in memory of the store, but for short fragments: the server's is for what finds no space.
 #[test]
-fn persisted_fragments_take_no_memory_of_the_server() {
+fn persisted_fragments_leave_the_servers_memory_to_others() {
     let dir = std::env::temp_dir().join(format!("forebay-session-persisted-{}", std::process::id()));
     let scene = Scene::with(
         |limits| (limits.window_bytes, limits.memory_bytes_max) = (1 << 20, 1 << 20),
