@@ -63,7 +63,7 @@ fn draw(random: &mut SmallRng, nodes: usize, has_warm: bool) -> Fault {
     if has_warm && random.random_bool(0.25) {
         return if random.random_bool(0.6) { Fault::DevicesFail(node, lasts) } else { Fault::ArchiveAway(strike) };
     }
-    match random.random_range(0..if nodes > 1 { 13 } else { 11 }) {
+    match random.random_range(0..if nodes > 1 { 14 } else { 11 }) {
         0 | 1 => Fault::Kill { node, step: random.random_range(1..60), down },
         2 | 3 => Fault::PowerLoss { node, step: random.random_range(1..60), seed: random.random(), down },
         4 => Fault::Pause(node, lasts),
@@ -77,6 +77,7 @@ fn draw(random: &mut SmallRng, nodes: usize, has_warm: bool) -> Fault {
         8 => Fault::SlowDrain(node, random.random_range(1..64), long),
         9 => Fault::StepCalendar(node, random.random_range(-86_400_000..86_400_000)),
         10 => Fault::Strike(strike),
+        11 => Fault::Overtaken(node, long),
         _ => Fault::OneWay(node, 1 + (node - 1 + random.random_range(1..nodes)) % nodes, lasts),
     }
 }

@@ -6,7 +6,7 @@ use crate::net::Place;
 use crate::route::{self, Clients};
 use crate::verify::{verify, verify_quiet};
 use crate::work::{key, random, said};
-use crate::world::{CALL, SOURCES, World, during};
+use crate::world::{CALL, CALM, SOURCES, World, during};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Bounds, Error, Kind, LiveState, Result};
 use forebay_wire::Control;
@@ -22,6 +22,8 @@ use tokio::time::{Instant, sleep};
 const CLOSE: Duration = Duration::from_secs(1800);
 /// So long movers have time for what is left of a run.
 const MOVERS: Duration = Duration::from_secs(60);
+/// Longer than between two looks at everything.
+const LOOK: Duration = Duration::from_secs(10);
 /// A node that is asked for what another one decides asks that one, which asks all.
 const ORDER: Duration = Duration::from_secs(2 * CALL.as_secs());
 
@@ -45,16 +47,25 @@ pub(crate) async fn operate(world: Rc<World>) {
         let opened = until_done(&world, &clients, Control::RunOpen { run, config: config.clone() }).await;
         world.check(opened.map_err(|error| format!("run {run} cannot be opened: {error}")));
         world.run.set(Some((run, Instant::now())));
-        let end = Instant::now() + length;
+        let mut end = Instant::now() + length;
+        let mut watched_until = Instant::now();
         while Instant::now() < end && !world.is_over() {
             sleep(Duration::from_secs(random.random_range(1..8))).await;
             release(&world, run, !has_movers);
             verify(&world);
             verify_quiet(&world);
-            if random.random_bool(0.03) {
+            // An order that later ones overtake, and then no others, which would hide what it does when it comes at last.
+            let overtaken_until = world.overtaken_until.get();
+            let is_overtaken = overtaken_until > Instant::now().max(watched_until);
+            if is_overtaken {
+                watched_until = overtaken_until + CALM + LOOK;
+                end = end.max(watched_until);
+            } else if Instant::now() < watched_until {
+                continue;
+            } else if random.random_bool(0.03) {
                 remap(&world, run + 1, &mut random);
             }
-            if random.random_bool(0.1) {
+            if is_overtaken || random.random_bool(0.1) {
                 let source = world.keyspace.schema.source_of(&key(&world, (run, 0, SOURCES - 1)));
                 for set in [true, false] {
                     let mask = Control::Mask { run, source: source.clone(), from: None, set };

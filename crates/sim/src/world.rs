@@ -138,6 +138,8 @@ pub(crate) struct World {
     pub(crate) strike_until: Cell<Instant>,
     /// Until when no mover comes.
     pub(crate) away_until: Cell<Instant>,
+    /// Until when new connections overtake others.
+    pub(crate) overtaken_until: Cell<Instant>,
     wrong: RefCell<Option<(Duration, String)>>,
     figures: [Cell<u64>; 6],
 }
@@ -269,6 +271,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         calm_since: Cell::new(Instant::now()),
         strike_until: Cell::new(Instant::now()),
         away_until: Cell::new(Instant::now()),
+        overtaken_until: Cell::new(Instant::now()),
         wrong: RefCell::new(None),
         figures: Default::default(),
         plan,
@@ -357,6 +360,7 @@ async fn come(world: Rc<World>, fault: Fault) {
         }
         Fault::Overtaken(node, time) => {
             net.delay(node, now + time);
+            world.overtaken_until.set(world.overtaken_until.get().max(now + time));
             sleep(time).await;
         }
         Fault::OneWay(from, to, time) => {
