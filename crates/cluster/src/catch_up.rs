@@ -10,7 +10,7 @@ use forebay_core::{Error, HoldInfo, Result, RunState, RunStatus, Signature};
 use forebay_wire::Control;
 use serde::de::DeserializeOwned;
 
-fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
+pub(crate) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
     serde_json::from_slice(json)
         .map_err(|error| Error::corrupt("an answer that is not what was asked for").with_source(error))
 }
@@ -75,6 +75,9 @@ impl Keyspace {
             }
             for (source, from, set) in words.masks {
                 self.send(peer, signed, &Control::Mask { run, source, from, set }).await?;
+            }
+            for (source, set) in words.by_policy {
+                self.send(peer, signed, &Control::MaskByPolicy { run, source, set }).await?;
             }
             // A close that its home gave up, with its life.
             self.send(peer, signed, &Control::AbandonClose { run }).await?;

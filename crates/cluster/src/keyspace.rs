@@ -247,11 +247,7 @@ impl Keyspace {
     async fn stop_without_home(&self, signed: &str, order: &Control) -> Result<Vec<u8>> {
         let _one_after_another = self.in_turn().await?;
         let answer = self.here_as(signed, order).await?;
-        for (peer, told) in self.tell_all(signed, order).await {
-            if let Err(error) = told {
-                tracing::warn!(node = peer.node, name = peer.name, %error, "a node was not told that a run is stopped");
-            }
-        }
+        self.have_done(signed, order).await;
         Ok(answer)
     }
 
@@ -259,7 +255,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// `Unavailable` where one takes long; nothing was done.
-    async fn in_turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+    pub(crate) async fn in_turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
         let busy = "another order takes long at the home of the run, such as a close; not done: repeat it";
         tokio::time::timeout(IN_TURN, self.turn.lock()).await.map_err(|_| Error::unavailable(busy))
     }
@@ -316,12 +312,17 @@ impl Keyspace {
             }
             (_, order) => order,
         };
-        for (peer, told) in self.tell_all(signed, &order).await {
+        self.have_done(signed, &order).await;
+        answer
+    }
+
+    /// What this node did as a home the others do as well.
+    pub(crate) async fn have_done(&self, signed: &str, order: &Control) {
+        for (peer, told) in self.tell_all(signed, order).await {
             if let Err(error) = told {
-                tracing::warn!(node = peer.node, name = peer.name, %error, "a node was not told: it catches up");
+                tracing::warn!(node = peer.node, name = peer.name, %error, ?order, "a node was not told: it catches up");
             }
         }
-        answer
     }
 
     /// Tells every other node at once; those that are behind are told later, with all that they lack.
@@ -390,7 +391,7 @@ impl Keyspace {
     /// Those of the call; `Fenced` for an order that comes late, or of a node that is not the home by this node's map.
     pub(crate) async fn obey(&self, node: u16, number: (u32, u64), signed: &str, order: Control) -> Result<Vec<u8>> {
         let run = match &order {
-            Control::BeginClose { run } | Control::AbandonClose { run } => *run,
+            Control::BeginClose { run } | Control::AbandonClose { run } | Control::MaskByPolicy { run, .. } => *run,
             Control::HoldAs { .. } => 0,
             other => run_of(other)?,
         };

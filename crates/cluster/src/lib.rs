@@ -24,6 +24,7 @@ mod held;
 mod keyspace;
 mod node;
 mod orders;
+mod policy;
 
 pub use gateway::{FORWARD, Gateway, GatewayReservation, serve};
 pub use node::{Node, NodeOptions, PeerStatus, Status};

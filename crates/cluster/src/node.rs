@@ -2,6 +2,7 @@
 
 use crate::held::Stirred;
 use crate::keyspace::{Connect, Keyspace, Wanted, can_keep};
+use crate::orders::json;
 use forebay_client::{AsyncClient, Options};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Error, Kind, Result, Signature};
@@ -259,9 +260,12 @@ impl Inner {
                 keyspace.here(move |store| store.depart(node, &names)).await?;
                 Ok(b"null".to_vec())
             }
+            Control::Misses { node, epoch, run, sources } => {
+                keyspace.agree(node, epoch).await?;
+                json(&keyspace.here(move |store| store.take_misses(run, &sources)).await?)
+            }
             Control::Map => Ok(keyspace.place()?.0.to_json().into_bytes()),
-            Control::Cluster => serde_json::to_vec(&keyspace.status()?)
-                .map_err(|error| Error::internal("a status cannot be written as JSON").with_source(error)),
+            Control::Cluster => json(&keyspace.status()?),
             asked => keyspace.asked(signed, asked).await,
         }
     }
@@ -271,6 +275,7 @@ impl Inner {
         let mut telling = JoinSet::new();
         for keyspace in self.keyspaces.values() {
             telling.spawn(keyspace.clone().go_on_telling());
+            telling.spawn(keyspace.clone().go_on_judging());
         }
         let mut next = Instant::now();
         loop {

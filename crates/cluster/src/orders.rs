@@ -7,7 +7,7 @@ use forebay_wire::Control;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-fn json(value: impl Serialize) -> Result<Vec<u8>> {
+pub(crate) fn json(value: impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(&value)
         .map_err(|error| Error::internal("an answer cannot be written as JSON").with_source(error))
 }
@@ -26,6 +26,7 @@ pub(crate) fn carry_out(store: &Store, signed: &str, order: &Control) -> Result<
         Control::AbandonClose { run } => json(store.abandon_close(*run)?),
         Control::Mask { run, source, from, set: true } => json(store.mask(*run, source, from.as_ref())?),
         Control::Mask { run, source, from, set: false } => json(store.unmask(*run, source, from.as_ref())?),
+        Control::MaskByPolicy { run, source, set } => json(store.mask_by_policy(*run, source, *set)?),
         Control::Prescale { run, name, factor, from } => json(store.prescale(*run, name, *factor, from.as_ref())?),
         Control::Hold { run, conditions } => {
             let conditions = words(conditions);

@@ -63,6 +63,49 @@ fn what_one_node_is_asked_for_every_node_does() {
     all_are(&cluster, run, RunState::Closed);
 }
 
+/// No node alone misses a source as often as its run allows.
+#[test]
+fn a_source_that_is_missed_over_all_nodes_is_masked_on_all_and_unmasked_when_it_comes_again() {
+    let mut cluster = Cluster::new();
+    let run = 5;
+    let schema = keyspace().schema;
+    let config = forebay_core::RunConfig {
+        completeness: forebay_core::Completeness::sources(&schema, &[vec![0], vec![1]]).unwrap(),
+        complete_within: std::time::Duration::from_millis(200),
+        auto_mask: Some(6),
+        ..keyspace().run
+    };
+    cluster.client(1).run_open(run, &config).unwrap();
+    let mut next = 0;
+    let mut put_to_each = |cluster: &Cluster, source: u64, nodes: &[u16]| {
+        for id in nodes {
+            let events = cluster.events_at(*id, run, next + 2);
+            for event in &events[next..] {
+                let event = schema.values(event.as_bytes())[1];
+                assert_eq!(put(&cluster.client(*id), run, event, source).unwrap(), PutOutcome::Stored, "node {id}");
+            }
+        }
+        next += 2;
+    };
+    let masked = |cluster: &Cluster, id: u16| {
+        let rows = cluster.store(id).sources(run).unwrap();
+        rows.into_iter().find(|row| row.source == "1").unwrap().masked
+    };
+    let (home, away) = (cluster.home_of(run), cluster.other_than_home_of(run));
+    put_to_each(&cluster, 0, &[home, away]);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!((1..=NODES).all(|id| masked(&cluster, id).is_none()), "missed four times");
+    put_to_each(&cluster, 0, &[1, 2, 3]);
+    eventually("every node masks it", || (1..=NODES).all(|id| masked(&cluster, id).as_deref() == Some("by policy")));
+    cluster.stop(away);
+    let others: Vec<u16> = (1..=NODES).filter(|id| *id != away).collect();
+    put_to_each(&cluster, 1, &others);
+    put_to_each(&cluster, 1, &others);
+    eventually("those that are there wait for it again", || others.iter().all(|id| masked(&cluster, *id).is_none()));
+    cluster.start(away);
+    eventually("so does one that was away", || masked(&cluster, away).is_none());
+}
+
 #[test]
 fn a_run_begins_with_its_first_event_on_any_node() {
     let cluster = Cluster::new();

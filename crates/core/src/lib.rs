@@ -79,7 +79,7 @@ pub use prescale::{Prescale, PrescaleFactor, check_prescale_name};
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass,
-    InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, Released, RunState,
+    InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, Misses, ProducerStatus, Released, RunState,
     RunStatus, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};

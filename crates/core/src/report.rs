@@ -1,6 +1,6 @@
 //! State for people and monitors.
 
-use crate::{Key, Ledger, Live, LiveState, Primary, Tally, WarmStats};
+use crate::{Key, Ledger, Live, LiveState, Primary, Source, Tally, WarmStats};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -189,6 +189,19 @@ pub struct DebugStats {
     pub quota_bytes: u64,
     /// Set while there is something for a person to look at.
     pub alarm: Option<String>,
+}
+
+/// What one store has counted of a source since it was asked last, for the policy that masks sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misses {
+    /// The source.
+    pub source: Source,
+    /// Events that became ready without it and without a fragment of it in between, in each part of the store; their sum.
+    pub all: u32,
+    /// The most of one part: those are in a row, whatever came to the others.
+    pub in_a_row: u32,
+    /// Fragments of it that the store has had, in this life.
+    pub fragments: u64,
 }
 
 /// Events that are held back from delivery.

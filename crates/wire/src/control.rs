@@ -183,6 +183,27 @@ pub enum Control {
         /// The run.
         run: u64,
     },
+    /// What a node has counted for the policy of a run since it was asked last. Answers a list of misses, with those of the sources that
+    /// are asked for.
+    Misses {
+        /// The home of the run.
+        node: u16,
+        /// Epoch of its map.
+        epoch: u32,
+        /// The run.
+        run: u64,
+        /// Sources.
+        sources: Vec<Source>,
+    },
+    /// The policy of a run masks a source, or with `set` false unmasks it. Answers null.
+    MaskByPolicy {
+        /// Its run.
+        run: u64,
+        /// The source.
+        source: Source,
+        /// Masked or not.
+        set: bool,
+    },
     /// The hold that its home has under this number. Answers null.
     HoldAs {
         /// Its number.
@@ -374,6 +395,8 @@ impl Control {
             | Control::Depart { .. }
             | Control::BeginClose { .. }
             | Control::AbandonClose { .. }
+            | Control::Misses { .. }
+            | Control::MaskByPolicy { .. }
             | Control::HoldAs { .. } => Call::Order,
             Control::Prescale { .. } => Call::Prescale,
             Control::Hold { .. } => Call::Hold,

@@ -1,5 +1,7 @@
 //! Sources that events do not wait for, set in mid-run by people or by the run's policy; and how each source does.
 //!
+//! *Not here*: what the policy counts (`policy.rs`).
+//!
 //! *Invariants*: a mask is journaled before it acts (tests/semantics/masks.rs, tests/crash.rs); an event that a mask made
 //! ready stays ready when the mask is lifted.
 
@@ -40,10 +42,7 @@ impl Store {
     fn change_mask(&self, run: u64, source: &Source, from: Option<&Primary>, set: bool) -> Result<()> {
         let engine = self.engine();
         engine.relieve_log_for_words();
-        let schema = &engine.keyspace.schema;
-        if source.len() != schema.rest_bytes() {
-            return Err(Error::invalid(format!("a source of {} bytes, not {}", source.len(), schema.rest_bytes())));
-        }
+        engine.check_source(source)?;
         if let Some(from) = from {
             engine.check_primary(from)?;
         }
@@ -65,6 +64,14 @@ impl Store {
 }
 
 impl Engine {
+    pub(crate) fn check_source(&self, source: &Source) -> Result<()> {
+        let length = self.keyspace.schema.rest_bytes();
+        if source.len() == length {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("a source of {} bytes, not {length}", source.len())))
+    }
+
     pub(crate) fn source_rows(&self, known: &KnownRun) -> Vec<SourceStatus> {
         let now = self.now_ns();
         let (counts, lasts) = self.source_counts(known.run);
@@ -193,16 +200,16 @@ impl Engine {
         schema.text(&bytes)
     }
 
-    /// Looks at the sources of all runs now and then: rates, ages, masks by policy.
+    /// Looks at the sources of all runs now and then: rates and ages.
     pub(crate) fn watch_sources(&self) {
-        let runs: Vec<(u64, Option<u32>, Vec<Vec<u8>>)> = {
+        let runs: Vec<u64> = {
             let runs = self.runs.known.lock();
             let alive = runs.iter().filter(|known| known.state != crate::RunState::Closed);
-            alive.map(|known| (known.run, known.config.auto_mask, known.masked_by_policy())).collect()
+            alive.map(|known| known.run).collect()
         };
         // Runs that are closed are forgotten: their figures are in their summaries.
-        self.runs.watched.lock().retain(|run, _| runs.iter().any(|known| known.0 == *run));
-        for (run, auto_mask, masked) in runs {
+        self.runs.watched.lock().retain(|run, _| runs.contains(run));
+        for run in runs {
             // Not in every round: walking all sources of all shards takes longer than the pause between two rounds.
             let due = {
                 let watched = self.runs.watched.lock();
@@ -211,9 +218,6 @@ impl Engine {
             };
             if due {
                 self.look_at_sources(run);
-            }
-            if let Some(most) = auto_mask {
-                self.mask_by_policy(run, most, &masked);
             }
         }
     }
@@ -244,69 +248,5 @@ impl Engine {
             seen.fragments = count.fragments;
         }
         watched.looked_ns = Some(now);
-    }
-
-    /// Masks sources that too many events in a row lacked, unmasks those that have come back.
-    fn mask_by_policy(&self, run: u64, most: u32, masked: &[Vec<u8>]) {
-        // By source: misses in all shards, and in the one with most of them; those before a fragment left out.
-        let mut missed: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
-        for cell in &self.shards.cells {
-            let mut shard = cell.lock();
-            let Some(index) = shard.events.run_index(run) else { continue };
-            let of_run = &mut shard.events.runs[index as usize];
-            // Taken out: what this round has counted is not counted by the next one.
-            for (source, (row, fragments)) in std::mem::take(&mut of_run.missed) {
-                let row = if of_run.sources.of(&source).fragments == fragments { row } else { 0 };
-                let (all, most) = missed.entry(source).or_default();
-                (*all, *most) = (all.saturating_add(row), row.max(*most));
-            }
-        }
-        let mut changes = Vec::new();
-        {
-            let mut all = self.runs.watched.lock();
-            let watched = all.entry(run).or_default();
-            if missed.is_empty() && masked.is_empty() && watched.masked_at.is_empty() {
-                return;
-            }
-            let mut come = BTreeMap::new();
-            for cell in &self.shards.cells {
-                let mut shard = cell.lock();
-                let Some(index) = shard.events.run_index(run) else { continue };
-                for source in missed.keys().chain(masked) {
-                    *come.entry(source.clone()).or_insert(0_u64) +=
-                        shard.events.runs[index as usize].sources.of(source).fragments;
-                }
-            }
-            watched.masked_at.retain(|source, _| masked.contains(source));
-            for source in masked {
-                // Also one that was masked in an earlier life.
-                let fragments = come.get(source).copied().unwrap_or_default();
-                watched.masked_at.entry(source.clone()).or_insert(fragments);
-            }
-            for (source, (misses, of_one_shard)) in missed {
-                let fragments = come.get(&source).copied().unwrap_or_default();
-                let (row, before) = watched.misses.entry(source.clone()).or_default();
-                // Fragments that came meanwhile may lie between the misses of two shards, not between those of one.
-                *row = if *before == fragments { row.saturating_add(misses) } else { of_one_shard };
-                *before = fragments;
-                if *row >= most && !watched.masked_at.contains_key(&source) {
-                    changes.push((source, true));
-                }
-            }
-            watched.masked_at.retain(|source, at| {
-                let back =
-                    come.get(source).is_some_and(|fragments| fragments - (*at).min(*fragments) >= u64::from(most));
-                if back {
-                    changes.push((source.clone(), false));
-                    watched.misses.remove(source);
-                }
-                !back
-            });
-        }
-        for (source, set) in changes {
-            // Without space for it the next round finds the same again.
-            let signature = self.signed_by_itself();
-            let _ = self.set_mask(&MaskChange { run, source, set, from: None, automatic: true, signature });
-        }
     }
 }

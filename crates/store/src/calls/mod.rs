@@ -16,6 +16,7 @@ mod hold;
 mod holder;
 mod inspect;
 mod mask;
+mod policy;
 mod prefetch;
 mod prescale;
 mod producers;

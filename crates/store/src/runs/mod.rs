@@ -5,6 +5,7 @@
 mod hold;
 mod home;
 mod mask;
+mod policy;
 mod prescale;
 mod producer;
 mod records;

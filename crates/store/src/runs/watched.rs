@@ -1,5 +1,6 @@
 //! The sources of a run that maintenance watches.
 
+use super::policy::Policy;
 use std::collections::BTreeMap;
 
 /// One source as maintenance sees it, over all shards.
@@ -15,8 +16,5 @@ pub(crate) struct Watching {
 pub(crate) struct Watched {
     pub(crate) looked_ns: Option<u64>,
     pub(crate) sources: BTreeMap<Vec<u8>, Watching>,
-    /// Misses in a row, with the fragments there were at the last of them.
-    pub(crate) misses: BTreeMap<Vec<u8>, (u32, u64)>,
-    /// Fragments that there were when a source was masked by the policy.
-    pub(crate) masked_at: BTreeMap<Vec<u8>, u64>,
+    pub(crate) policy: Policy,
 }

@@ -95,12 +95,13 @@ impl Engine {
     /// Looks at sources, and journals of how long runs were open.
     fn runs_due_ns(&self) -> u64 {
         let soon = self.upkeep.last_ns.load(Ordering::Relaxed).saturating_add(nanoseconds(MAINTENANCE));
+        let in_cluster = self.life.epoch.load(Ordering::Relaxed) > 0;
         let runs: Vec<(u64, u64)> = {
             let runs = self.runs.known.lock();
             let alive = runs.iter().filter(|known| known.state != crate::RunState::Closed);
             let due = alive.map(|known| {
                 // What a masked source sends again is counted by the round alone, and ends its mask.
-                let policy = known.config.auto_mask.is_some() && !known.masked_by_policy().is_empty();
+                let policy = known.config.auto_mask.is_some() && !known.masked_by_policy().is_empty() && !in_cluster;
                 (known.run, known.time.due_ns().min(if policy { soon } else { u64::MAX }))
             });
             due.collect()

@@ -66,6 +66,7 @@ impl Engine {
         self.seal_stopped_runs();
         self.time_out_leases();
         self.watch_sources();
+        self.apply_policies();
         self.journal_run_times();
         let unsealed = self.placement.hot.seal_closed();
         let short = self.evacuate();

@@ -1,0 +1,143 @@
+//! The policy of a run that masks sources (`auto_mask_after`): what this store counts for it, and what it decides.
+//!
+//! ```text
+//! one store   each round of maintenance: count ─▶ judge ─▶ mask, or unmask
+//! a cluster   the run's home, now and then: every node counts ─▶ judge ─▶ an order to all nodes (forebay-cluster)
+//! ```
+//!
+//! *Not here*: how it judges (`runs/policy.rs`), masks themselves (`mask.rs`).
+
+use crate::engine::Engine;
+use crate::runs::MaskChange;
+use crate::{RunState, Store};
+use forebay_core::mutants::is_planted;
+use forebay_core::{Misses, Result, Source};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// The policy of one run, as it is now.
+struct OfRun {
+    run: u64,
+    most: u32,
+    masked: Vec<Vec<u8>>,
+}
+
+impl Store {
+    /// Runs under the policy, each with the sources of which it has to know what comes.
+    pub fn policy_asks(&self) -> Vec<(u64, Vec<Source>)> {
+        let engine = self.engine();
+        let sources = |of: OfRun| (of.run, engine.asked_by_policy(&of));
+        let packed =
+            |(run, all): (u64, Vec<Vec<u8>>)| (run, all.iter().map(|source| Source::from_packed(source)).collect());
+        engine.under_policy().into_iter().map(sources).map(packed).collect()
+    }
+
+    /// What this store has counted since the last call: sources that events lacked, and those that are asked for.
+    ///
+    /// # Errors
+    /// `Invalid` for a source of another schema.
+    pub fn take_misses(&self, run: u64, asked: &[Source]) -> Result<Vec<Misses>> {
+        let engine = self.engine();
+        asked.iter().try_for_each(|source| engine.check_source(source))?;
+        Ok(engine.take_misses(run, &asked.iter().map(|source| source.to_vec()).collect::<Vec<_>>()))
+    }
+
+    /// Judges what the nodes of a cluster have counted; answers sources to mask on all of them, and those to unmask.
+    pub fn judge_misses(&self, run: u64, told: &[(u16, Vec<Misses>)]) -> Vec<(Source, bool)> {
+        let engine = self.engine();
+        let Some(of) = engine.under_policy().into_iter().find(|of| of.run == run) else { return Vec::new() };
+        engine.judge(&of, told).into_iter().map(|(source, set)| (Source::from_packed(&source), set)).collect()
+    }
+
+    /// As [`Store::mask`] without an event, or [`Store::unmask`], by the policy of the run: what a person has masked stays masked.
+    ///
+    /// # Errors
+    /// As [`Store::mask`], except `OutcomeUnknown`: it does not wait for devices.
+    pub fn mask_by_policy(&self, run: u64, source: &Source, set: bool) -> Result<()> {
+        let engine = self.engine();
+        engine.check_source(source)?;
+        engine.explained(engine.mask_by_policy(run, source.to_vec(), set))
+    }
+}
+
+impl Engine {
+    /// A round of a store that is in no cluster; the home of a run asks all nodes.
+    pub(crate) fn apply_policies(&self) {
+        if self.life.epoch.load(Ordering::Relaxed) > 0 && !is_planted("policy-alone") {
+            return;
+        }
+        for of in self.under_policy() {
+            let told = self.take_misses(of.run, &self.asked_by_policy(&of));
+            for (source, set) in self.judge(&of, &[(0, told)]) {
+                // Without space for it the next round finds the same again.
+                let _ = self.mask_by_policy(of.run, source, set);
+            }
+        }
+    }
+
+    fn mask_by_policy(&self, run: u64, source: Vec<u8>, set: bool) -> Result<()> {
+        let signature = self.signed_by_itself();
+        self.set_mask(&MaskChange { run, source, set, from: None, automatic: true, signature })
+    }
+
+    fn under_policy(&self) -> Vec<OfRun> {
+        let runs = self.runs.known.lock();
+        let alive = runs.iter().filter(|known| known.state != RunState::Closed);
+        let of = alive.filter_map(|known| {
+            Some(OfRun { run: known.run, most: known.config.auto_mask?, masked: known.masked_by_policy() })
+        });
+        of.collect()
+    }
+
+    fn asked_by_policy(&self, of: &OfRun) -> Vec<Vec<u8>> {
+        let watched = self.runs.watched.lock();
+        let suspects = watched.get(&of.run).into_iter().flat_map(|watched| watched.policy.suspects());
+        let mut asked: Vec<Vec<u8>> = suspects.chain(&of.masked).cloned().collect();
+        asked.sort_unstable();
+        asked.dedup();
+        asked
+    }
+
+    fn judge(&self, of: &OfRun, told: &[(u16, Vec<Misses>)]) -> Vec<(Vec<u8>, bool)> {
+        let mut watched = self.runs.watched.lock();
+        // Mostly there is nothing to look at, and nothing is kept for that.
+        if of.masked.is_empty()
+            && told.iter().all(|told| told.1.is_empty())
+            && watched.get(&of.run).is_none_or(|watched| watched.policy.is_idle())
+        {
+            return Vec::new();
+        }
+        watched.entry(of.run).or_default().policy.judge(of.most, &of.masked, told)
+    }
+
+    fn take_misses(&self, run: u64, asked: &[Vec<u8>]) -> Vec<Misses> {
+        let mut all: BTreeMap<Vec<u8>, Misses> = BTreeMap::new();
+        for cell in &self.shards.cells {
+            let mut shard = cell.lock();
+            let Some(index) = shard.events.run_index(run) else { continue };
+            let of_run = &mut shard.events.runs[index as usize];
+            if of_run.is_over() {
+                return Vec::new();
+            }
+            // Taken out: what this round has counted is not counted by the next one.
+            for (source, (row, fragments)) in std::mem::take(&mut of_run.missed) {
+                let row = if of_run.sources.of(&source).fragments == fragments { row } else { 0 };
+                let misses = all.entry(source).or_default();
+                misses.all = misses.all.saturating_add(row);
+                misses.in_a_row = misses.in_a_row.max(row);
+            }
+        }
+        asked.iter().for_each(|source| _ = all.entry(source.clone()).or_default());
+        if all.is_empty() {
+            return Vec::new();
+        }
+        for cell in &self.shards.cells {
+            let mut shard = cell.lock();
+            let Some(index) = shard.events.run_index(run) else { continue };
+            let sources = &mut shard.events.runs[index as usize].sources;
+            all.iter_mut().for_each(|(source, misses)| misses.fragments += sources.of(source).fragments);
+        }
+        let named = |(source, misses): (Vec<u8>, Misses)| Misses { source: Source::from_packed(&source), ..misses };
+        all.into_iter().map(named).collect()
+    }
+}
