@@ -53,7 +53,7 @@ pub(crate) async fn operate(world: Rc<World>) {
             sleep(Duration::from_secs(random.random_range(1..8))).await;
             release(&world, run, !has_movers);
             verify(&world);
-            verify_quiet(&world);
+            verify_quiet(&world).await;
             // An order that later ones overtake, and then no others, which would hide what it does when it comes at last.
             let overtaken_until = world.overtaken_until.get();
             let is_overtaken = overtaken_until > Instant::now().max(watched_until);

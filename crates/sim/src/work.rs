@@ -3,7 +3,7 @@
 use crate::books::{Judged, Known, PutEnd};
 use crate::budget::{What, metered};
 use crate::route::Clients;
-use crate::world::{CALL, CALM, SOURCES, World};
+use crate::world::{CALL, CALM, Plan, SOURCES, World};
 use forebay_client::{PlainLease, Verdict, WireJudgement};
 use forebay_core::{Completeness, Error, GetAny, Key, Keyspace, Kind, PutOutcome, Sources};
 use rand::rngs::SmallRng;
@@ -19,9 +19,18 @@ const DELIVERIES_MAX: u8 = 3;
 /// How much longer fragments are in simulations in which stores fill.
 const BIG: u64 = 120;
 
-pub(crate) fn keyspace() -> Keyspace {
+/// Misses in a row after which a run masks a source.
+const MISSES: u32 = 5;
+
+pub(crate) fn keyspace(plan: &Plan) -> Keyspace {
     let mut keyspace = Keyspace::events("sim", 1);
     keyspace.run.completeness = Completeness::Count(SOURCES as u32);
+    if plan.has_policy() {
+        let sources: Vec<Vec<u64>> = (0..SOURCES).map(|source| vec![source]).collect();
+        let sources = Completeness::sources(&keyspace.schema, &sources);
+        keyspace.run.completeness = sources.unwrap_or_else(|error| panic!("sources of the simulation: {error}"));
+        keyspace.run.auto_mask = Some(MISSES);
+    }
     keyspace.run.complete_within = Duration::from_secs(2);
     keyspace.run.stop_grace = Duration::from_millis(300);
     keyspace.auto_open_runs = false;
@@ -54,7 +63,11 @@ pub(crate) async fn produce(world: Rc<World>, source: u64) {
     let mut random = random(&world, 100 + source);
     let clients = Rc::new(world.clients(&format!("producer {source}")));
     let (mut last, mut before) = ((0, 0), 0);
+    let falls_silent = world.plan.has_policy() && source == 1;
     while !world.is_over() {
+        if falls_silent && random.random_bool(0.01) {
+            sleep(Duration::from_secs(random.random_range(2..25))).await;
+        }
         sleep(Duration::from_millis(random.random_range(50..250))).await;
         let Some((run, opened)) = world.run.get() else { continue };
         let event = (opened.elapsed().as_millis() / EVENT.as_millis()) as u64;

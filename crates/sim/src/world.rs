@@ -62,6 +62,11 @@ impl Plan {
     pub(crate) fn devices(&self) -> usize {
         if self.has_table { 0 } else { (self.seed % 3) as usize }
     }
+
+    /// Whether runs mask sources themselves: in one cluster of four, since their nodes are asked all the time.
+    pub(crate) fn has_policy(&self) -> bool {
+        self.nodes > 1 && self.seed / 2 % 4 == 0
+    }
 }
 
 impl Default for Plan {
@@ -227,7 +232,7 @@ pub fn simulate(plan: &Plan) -> Report {
 
 /// Nodes, on their way to live.
 fn begin(plan: Plan) -> Result<Rc<World>> {
-    let keyspace = work::keyspace();
+    let keyspace = work::keyspace(&plan);
     let seed = plan.seed;
     let rate_ppm = |place: Place| ((seed + place as u64 * 7919) % 20_001) as i64 - 10_000;
     let members: Vec<Member> = plan
