@@ -50,7 +50,7 @@ impl Check {
             return match Ring::check(dir, self.deep) {
                 Ok(report) => ring::check::show(dir, self.deep, &report, out),
                 Err(error) => match self.store.served_by(error, Connected::connect)? {
-                    Connected::Ring(ring) => ring::check::served(&Either::There(ring), self.deep, out),
+                    Connected::Ring(ring) => ring::check::served(&Either::There(Either::Here(ring)), self.deep, out),
                     Connected::Events(client) => self.look_at_server(&of_one(client), out),
                 },
             };

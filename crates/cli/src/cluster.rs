@@ -34,7 +34,10 @@ Example: node 2 is broken; runs from 120 on are taken without it, and node 4 is 
   forebay cluster change map.json map-2.json --take-out 2 --from-run 120
   forebay cluster change map-2.json map-3.json --add n4=tcp://daq04:7440=7f3a…  --from-run 120
 Example: what readout nodes 1 and 2 read out stays with them, wherever the homes of the events are:
-  forebay cluster change map.json map-2.json --table 0..49=1 --table 50..99=2 --from-run 120";
+  forebay cluster change map.json map-2.json --table 0..49=1 --table 50..99=2 --from-run 120
+Example: a ring on both, of which readers see one:
+  forebay cluster change map.json map-2.json --ring links --table 0..49=1 --table 50..99=2 --from-run 0
+  forebay window tcp://daq01:7440,tcp://daq02:7440 --keyspace links --last 10ms";
 
 const CHECK_HELP: &str = "\
 Check a file with a map: its rules, and with a PLACE whether every node of the cluster may adopt it. What is wrong is named, with exit \
@@ -113,6 +116,9 @@ struct Changed {
     /// The keyspace of the table; not needed where the map has one.
     #[arg(long, value_name = "NAME", requires = "table")]
     keyspace: Option<String>,
+    /// A ring, whose sources are on the nodes that the table says; the map need not have it yet.
+    #[arg(long, value_name = "NAME", requires = "table", conflicts_with = "keyspace")]
+    ring: Option<String>,
     /// First run of the new map.
     #[arg(long, value_name = "RUN")]
     from_run: u64,
@@ -249,6 +255,12 @@ impl Changed {
             }
             (None, None) => Change::Table { keyspace: self.table_keyspace(&map)?, from_run, sources: self.sources()? },
         };
+        let map = match &self.ring {
+            Some(name) if map.keyspace(name).is_none() => {
+                map.next_map(&Change::Keyspace { name: name.clone(), copies: 1, copies_min: 1, block: 6 })?
+            }
+            _ => map,
+        };
         let next = map.next_map(&change)?;
         write(&self.to, &next)?;
         say(&next, &self.to, out)
@@ -256,7 +268,7 @@ impl Changed {
 
     fn table_keyspace(&self, map: &ClusterMap) -> Result<String> {
         let names: Vec<&str> = map.keyspaces().map(|(name, _)| name).collect();
-        match (&self.keyspace, &names[..]) {
+        match (self.keyspace.as_ref().or(self.ring.as_ref()), &names[..]) {
             (Some(name), _) => Ok(name.clone()),
             (None, [name]) => Ok((*name).to_owned()),
             (None, _) => Err(Error::invalid(format!("say whose table it is: --keyspace {}", names.join(" or ")))),
@@ -280,9 +292,11 @@ impl Check {
         let map = read(&self.file)?;
         let mut problems = Vec::new();
         if let Some(addresses) = &self.nodes {
-            let addresses: Vec<&str> = addresses.split(',').filter(|address| !address.is_empty()).collect();
-            let cluster =
-                forebay_client::ClusterClient::connect(&addresses, self.identity.options("forebay")?)?.within(LOOK);
+            let cluster = forebay_client::ClusterClient::connect(
+                &crate::connect::nodes_of(addresses),
+                self.identity.options("forebay")?,
+            )?
+            .within(LOOK);
             for node in cluster.map().nodes().iter().filter(|node| node.state != NodeState::Gone) {
                 let may = || {
                     let client = cluster.node(node.id)?;

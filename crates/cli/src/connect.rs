@@ -49,8 +49,12 @@ pub(crate) fn client_of(address: &str, options: Options) -> Result<Either<Client
     if !address.contains(',') {
         return Client::connect(address, options).map(Either::Here);
     }
-    let addresses: Vec<&str> = address.split(',').filter(|address| !address.is_empty()).collect();
-    ClusterClient::connect(&addresses, options).map(Either::There)
+    ClusterClient::connect(&nodes_of(address), options).map(Either::There)
+}
+
+/// Addresses of nodes that have commas between them.
+pub(crate) fn nodes_of(addresses: &str) -> Vec<&str> {
+    addresses.split(',').filter(|address| !address.is_empty()).collect()
 }
 
 impl Identity {

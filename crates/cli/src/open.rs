@@ -6,10 +6,10 @@
 //! DIR with a ring ──▶ read in memory that is thrown away, or connected as above
 //! ```
 
-use crate::connect::{Identity, client_of};
+use crate::connect::{Identity, client_of, nodes_of};
 use crate::output::Output;
 use crate::serving;
-use forebay_client::{Client, ClusterClient, Connected, Options, RingClient};
+use forebay_client::{Client, ClusterClient, ClusterRing, Connected, Options, RingClient};
 use forebay_core::{Either, Error, EventStore, Keyspace, Kind, Result};
 use forebay_ring::{Ring, RingConfig, RingLook};
 use forebay_store::{Config, Store};
@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 /// A store in this process, on a server, or on the nodes of a cluster.
 pub(crate) type Opened = Either<Store, Either<Client, ClusterClient>>;
 
-/// A ring that nobody serves, or one on a server.
-pub(crate) type OpenedRing = Either<RingLook, RingClient>;
+/// A ring that nobody serves, one on a server, or one on the nodes of a cluster.
+pub(crate) type OpenedRing = Either<RingLook, Either<RingClient, ClusterRing>>;
 
 /// What a command looks at.
 pub(crate) enum Kept {
@@ -67,7 +67,13 @@ impl Place {
     /// The store or the ring that is there. A ring in a directory is read, never changed.
     pub(crate) fn kept(&self, out: &Output) -> Result<Kept> {
         let connected = match self.address() {
-            Some(address) if address.contains(',') => return self.open(out).map(Kept::Events),
+            Some(address) if address.contains(',') => {
+                let options = self.identity.options("forebay")?;
+                return Ok(match Connected::cluster(&nodes_of(address), &options)? {
+                    Either::Here(cluster) => Kept::Events(Either::There(Either::There(cluster))),
+                    Either::There(ring) => Kept::Ring(Either::There(Either::There(ring))),
+                });
+            }
             Some(address) => Connected::connect(address, self.identity.options("forebay")?)?,
             None if !holds_ring(&self.place) => return self.open(out).map(Kept::Events),
             None => {
@@ -80,7 +86,7 @@ impl Place {
         };
         Ok(match connected {
             Connected::Events(client) => Kept::Events(of_one(client)),
-            Connected::Ring(ring) => Kept::Ring(Either::There(ring)),
+            Connected::Ring(ring) => Kept::Ring(Either::There(Either::Here(ring))),
         })
     }
 

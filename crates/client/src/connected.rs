@@ -1,11 +1,11 @@
 //! Connections to a server: to events, or to a keyspace of which it is not known what it is.
 
 use crate::client::Client;
-use crate::cluster::Joined;
+use crate::cluster::{ClusterClient, ClusterRing, Joined, first_that_answers};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::ring::RingClient;
-use forebay_core::{Result, RingKeyspace};
+use forebay_core::{Either, Result, RingKeyspace};
 
 /// What a server has under a name.
 #[derive(Clone, Debug)]
@@ -27,6 +27,19 @@ impl Connected {
             return RingClient::of_pool(pool).map(Connected::Ring);
         }
         Client::of_pool(pool, Box::<Joined>::default()).map(Connected::Events)
+    }
+}
+
+impl Connected {
+    /// Connects to a cluster by addresses of some of its nodes, as [`ClusterClient::connect`] and [`ClusterRing::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cluster<A: AsRef<str>>(addresses: &[A], options: &Options) -> Result<Either<ClusterClient, ClusterRing>> {
+        match first_that_answers(addresses, |address| Connected::connect(address, options.clone()))? {
+            Connected::Events(one) => ClusterClient::of(&one, options.clone()).map(Either::Here),
+            Connected::Ring(one) => ClusterRing::of(&one, options.clone()).map(Either::There),
+        }
     }
 }
 

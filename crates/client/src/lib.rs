@@ -39,7 +39,7 @@ mod tls;
 pub use address::{Address, PORT};
 pub use asynchronous::{AsyncClient, Connector, Reader, Writer};
 pub use client::Client;
-pub use cluster::{ClusterClient, ClusterRange, ClusterSampler, ClusterWatch, Contact};
+pub use cluster::{ClusterClient, ClusterPin, ClusterRange, ClusterRing, ClusterSampler, ClusterWatch, Contact};
 pub use connected::Connected;
 pub use forebay_core as core;
 pub use forebay_wire::WireJudgement;

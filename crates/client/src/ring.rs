@@ -89,6 +89,18 @@ impl RingClient {
         &self.inner.keyspace
     }
 
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.inner.pool
+    }
+
+    /// The map of the cluster that the server is a node of, as JSON.
+    ///
+    /// # Errors
+    /// `Invalid` for a server that is in none; `Unavailable`.
+    pub fn map_text(&self) -> Result<String> {
+        Ok(self.look::<serde_json::Value>(&Control::Map)?.to_string())
+    }
+
     /// Where the server is.
     pub fn address(&self) -> String {
         self.inner.pool.address.to_string()
@@ -388,6 +400,17 @@ impl Window {
 }
 
 impl SourceWindow {
+    /// What two nodes have of a source: between them it moved from one to the other.
+    pub(crate) fn joined(self, other: SourceWindow) -> SourceWindow {
+        let mut fragments = [self.fragments, other.fragments].into_iter().flatten().collect::<Vec<_>>();
+        fragments.sort_by_key(|fragment| (fragment.about.timestamp, fragment.about.span));
+        fragments.dedup_by_key(|fragment| (fragment.about.timestamp, fragment.about.span, fragment.about.checksum));
+        let coverage = join_coverage(&self.coverage, &other.coverage);
+        // Where one of them has evicted something, what was there before is not known.
+        let first = self.first.zip(other.first).map(|(one, other)| one.min(other));
+        SourceWindow { source: self.source, coverage, first, fragments }
+    }
+
     /// Fragments in time order, each once, those included that only reach into the window.
     pub fn fragments(&self) -> &[RingFragment] {
         &self.fragments
@@ -402,6 +425,34 @@ impl SourceWindow {
     pub fn is_complete(&self) -> bool {
         self.coverage.iter().all(|stretch| stretch.state == Coverage::Complete)
     }
+}
+
+/// What is known of each tick by the one or the other: what one has not got yet the other may have evicted.
+fn join_coverage(one: &[Stretch], other: &[Stretch]) -> Vec<Stretch> {
+    let rank = |state: Coverage| match state {
+        Coverage::Complete => 0,
+        Coverage::Gap(_) => 1,
+        Coverage::Gone => 2,
+        Coverage::NotYet => 3,
+    };
+    let ends = |all: &[Stretch]| all.iter().flat_map(|stretch| [stretch.begin, stretch.end]).collect::<Vec<_>>();
+    let mut cuts = [ends(one), ends(other)].concat();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut all: Vec<Stretch> = Vec::new();
+    for cut in cuts.windows(2) {
+        let (begin, end) = (cut[0], cut[1]);
+        let of = |stretches: &[Stretch]| {
+            let found = stretches.iter().find(|stretch| (stretch.begin..stretch.end).contains(&begin));
+            found.map(|stretch| stretch.state)
+        };
+        let Some(state) = [of(one), of(other)].into_iter().flatten().min_by_key(|state| rank(*state)) else { continue };
+        match all.last_mut() {
+            Some(last) if last.state == state && last.end == begin => last.end = end,
+            _ => all.push(Stretch { begin, end, state }),
+        }
+    }
+    all
 }
 
 impl RingFragment {
@@ -532,5 +583,36 @@ impl Drop for RingPin {
 impl fmt::Debug for RingPin {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "RingPin({}, {} bytes)", self.id, self.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Coverage::{Complete, Gap, Gone, NotYet};
+
+    /// What is known of ticks of ten each.
+    fn known(states: &[Coverage]) -> Vec<Stretch> {
+        let mut all: Vec<Stretch> = Vec::new();
+        for (state, begin) in states.iter().zip((0..).step_by(10)) {
+            match all.last_mut() {
+                Some(last) if last.state == *state => last.end = begin + 10,
+                _ => all.push(Stretch { begin, end: begin + 10, state: *state }),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn two_nodes_know_of_a_tick_what_one_of_them_has_of_it() {
+        let lost = Gap(GapCause::NoSpace);
+        // The source moved behind the fourth ten: what came between the two is gone, and the end is still to come.
+        let before = known(&[Gone, Complete, lost, Complete, NotYet, NotYet, NotYet, NotYet]);
+        let after = known(&[Gone, Gone, Gone, Gone, Gone, Complete, Complete, NotYet]);
+        let both = known(&[Gone, Complete, lost, Complete, Gone, Complete, Complete, NotYet]);
+        assert_eq!(join_coverage(&before, &after), both);
+        assert_eq!(join_coverage(&after, &before), both);
+        assert_eq!(join_coverage(&before, &before), before);
+        assert_eq!(join_coverage(&before, &[]), before);
     }
 }

@@ -20,8 +20,8 @@ impl RingStore for RingClient {
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPin> {
         RingClient::pin(self, begin, end, sources, duration)
     }
-    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPinStatus> {
-        RingClient::keep(self, begin, end, sources, duration)
+    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>> {
+        Ok(vec![RingClient::keep(self, begin, end, sources, duration)?])
     }
     fn unpin(&self, id: u64) -> Result<bool> {
         RingClient::unpin(self, id)

@@ -11,6 +11,8 @@
 //!
 //! Under a look-up table a node also tells the homes of events what it holds for them, and holders what ended (`held.rs`).
 //!
+//! Rings of a node take what the map gives it (`rings.rs`).
+//!
 //! Redis's clients of a node see the whole cluster (`gateway`).
 //!
 //! *On failure*: a node that is away keeps no run from starting; it learns of it when it is back. A close wants every node.
@@ -25,6 +27,7 @@ mod keyspace;
 mod node;
 mod orders;
 mod policy;
+mod rings;
 
 pub use gateway::{FORWARD, Gateway, GatewayReservation, serve};
 pub use node::{Node, NodeOptions, PeerStatus, Status};

@@ -161,6 +161,11 @@ impl Node {
         self.inner.keyspace(keyspace)?.status()
     }
 
+    /// All go by one map.
+    pub(crate) fn any_keyspace(&self) -> Option<Arc<Keyspace>> {
+        self.inner.keyspaces.values().next().cloned()
+    }
+
     pub(crate) fn keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
         self.inner.keyspace(name).cloned()
     }
@@ -225,7 +230,12 @@ impl Inner {
     }
 
     async fn order(&self, keyspace: &str, signed: &str, control: Control) -> Result<Vec<u8>> {
-        let keyspace = self.keyspace(keyspace)?;
+        let keyspace = match self.keyspace(keyspace) {
+            // Of a ring, which is in the map and has no orders.
+            Err(_) if matches!(control, Control::Map | Control::Cluster) => self.keyspaces.values().next(),
+            found => Some(found?),
+        };
+        let keyspace = keyspace.ok_or_else(|| Error::internal("a node without a store"))?;
         match control {
             Control::Order { node, epoch, boot, count, signed, order } => {
                 keyspace.agree(node, epoch).await?;

@@ -36,7 +36,7 @@ impl<H: RingStore, T: RingStore> RingStore for Either<H, T> {
             There(one) => one.pin(begin, end, sources, duration).map(There),
         }
     }
-    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPinStatus> {
+    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>> {
         with!(self, one => one.keep(begin, end, sources, duration))
     }
     fn unpin(&self, id: u64) -> Result<bool> {

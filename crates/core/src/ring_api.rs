@@ -31,11 +31,12 @@ pub trait RingStore: Clone + Send + Sync + 'static {
     /// `Full` beyond the quota, naming who holds it; `Invalid` as for a window, or for no duration; `Closed`; `Unavailable`.
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Self::Pin>;
 
-    /// Keeps `[begin, end)` from being evicted until `duration` is over or [`RingStore::unpin`] ends it: nobody holds this pin.
+    /// Keeps `[begin, end)` from being evicted until `duration` is over or [`RingStore::unpin`] ends it: nobody holds this pin. On several
+    /// nodes it is a pin on each of them that may have something of it.
     ///
     /// # Errors
     /// As [`RingStore::pin`]; `OutcomeUnknown` where an answer was lost.
-    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPinStatus>;
+    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>>;
 
     /// Ends a pin that nobody holds; answers whether there was one.
     ///

@@ -146,3 +146,59 @@ pub struct RingStats {
     /// Boot generation of this opening.
     pub boot: u32,
 }
+
+impl Refusals {
+    fn add(&mut self, other: &Refusals) {
+        self.no_space += other.no_space;
+        self.skew += other.skew;
+        self.too_late += other.too_late;
+    }
+}
+
+impl RingSourceStatus {
+    /// What two nodes have of a source that moved from one to the other: sums, and the last word of the one that was put to last.
+    #[must_use]
+    pub fn joined(self, other: RingSourceStatus) -> RingSourceStatus {
+        let silence = |row: &RingSourceStatus| row.silent_ns.unwrap_or(u64::MAX);
+        let (last, before) = if silence(&self) <= silence(&other) { (self, other) } else { (other, self) };
+        let mut refused = last.refused;
+        refused.add(&before.refused);
+        RingSourceStatus {
+            oldest: last.oldest.into_iter().chain(before.oldest).min(),
+            first: last.first.zip(before.first).map(|(one, other)| one.min(other)),
+            newest: last.newest.max(before.newest),
+            fragments: last.fragments + before.fragments,
+            bytes: last.bytes + before.bytes,
+            chunks: last.chunks + before.chunks,
+            last_refused: last.last_refused.or(before.last_refused),
+            refused,
+            ..last
+        }
+    }
+}
+
+impl RingStats {
+    /// The figures of two nodes as one: sums; the share that is occupied, of all chunks; the larger chunk and boot generation.
+    #[must_use]
+    pub fn joined(mut self, other: RingStats) -> RingStats {
+        let (own, its) = (f64::from(self.segments), f64::from(other.segments));
+        self.fill = (self.fill * own + other.fill * its) / (own + its).max(1.0);
+        self.segments += other.segments;
+        self.segments_free += other.segments_free;
+        self.segment_bytes = self.segment_bytes.max(other.segment_bytes);
+        self.fragments += other.fragments;
+        self.bytes += other.bytes;
+        self.pinned_bytes += other.pinned_bytes;
+        self.pin_quota_bytes += other.pin_quota_bytes;
+        self.pins.extend(other.pins);
+        self.evicted += other.evicted;
+        self.refused.add(&other.refused);
+        self.holders.extend(other.holders);
+        self.memory.index += other.memory.index;
+        self.memory.books += other.memory.books;
+        self.memory.fixed += other.memory.fixed;
+        self.ledger.add(&other.ledger);
+        self.boot = self.boot.max(other.boot);
+        self
+    }
+}

@@ -25,8 +25,8 @@ impl RingStore for Ring {
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPin> {
         Ring::pin(self, begin, end, sources, duration)
     }
-    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPinStatus> {
-        Ring::pin(self, begin, end, sources, duration)?.keep()
+    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>> {
+        Ok(vec![Ring::pin(self, begin, end, sources, duration)?.keep()?])
     }
     fn unpin(&self, id: u64) -> Result<bool> {
         Ring::unpin(self, id)

@@ -15,13 +15,13 @@ use super::source::{Cell, NO_OPEN_CHUNK, Source};
 use super::space::{Closed, Space};
 use super::table::Table;
 use crate::limits::{RING_NOTE_BYTES_MAX, RING_NOTE_OFFSET};
-use forebay_core::{Error, Result, RingKeyspace};
+use forebay_core::{Error, Result, RingKeyspace, SourceId};
 use forebay_media::bytes::{SegmentKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept, KeptBy};
 use forebay_media::limits::SUPERBLOCK_AREA_BYTES;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Somebody who holds windows, by name.
 pub(super) struct Holder {
@@ -34,6 +34,9 @@ pub(super) struct Holder {
     /// Windows that wait, or read after they have waited.
     pub(super) waiting: AtomicU64,
 }
+
+/// Whether this node takes what a source puts in a run: the error says which one does.
+pub type Placement = Arc<dyn Fn(&SourceId, u32) -> Result<()> + Send + Sync>;
 
 /// One ring.
 pub(super) struct RingEngine {
@@ -52,6 +55,8 @@ pub(super) struct RingEngine {
     pub(super) handles: AtomicU64,
     pub(super) closed: AtomicBool,
     pub(super) rounds: AtomicU64,
+    /// Who knows which sources are this node's.
+    pub(super) placement: OnceLock<Placement>,
     /// Longest payload that a fragment can have.
     pub(super) length_max: usize,
 }
@@ -72,6 +77,7 @@ impl RingEngine {
             handles: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             rounds: AtomicU64::new(0),
+            placement: OnceLock::new(),
             hot,
             keyspace,
             config,

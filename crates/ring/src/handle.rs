@@ -1,6 +1,6 @@
 //! The handle that everybody holds.
 
-use super::engine::{Holder, RingEngine};
+use super::engine::{Holder, Placement, RingEngine};
 use forebay_core::RingKeyspace;
 use std::fmt;
 use std::sync::Arc;
@@ -38,6 +38,12 @@ impl Ring {
         // Relaxed: made beside a handle that exists, so the count cannot reach zero meanwhile.
         holder.engine.handles.fetch_add(1, Ordering::Relaxed);
         Ring { holder }
+    }
+
+    /// Who knows which sources are this node's, where it is one of several. Told once, before anything is put.
+    pub fn set_placement(&self, placement: Placement) {
+        let told = self.engine().placement.set(placement);
+        debug_assert!(told.is_ok(), "a ring is told once who knows its sources");
     }
 
     /// The keyspace.

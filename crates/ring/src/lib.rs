@@ -42,6 +42,7 @@ mod table;
 mod window;
 
 pub use config::RingConfig;
+pub use engine::Placement;
 pub use forebay_core::{
     Coverage, Gap, Refusals, RingChunkInfo, RingMemory, RingOutcome, RingPinStatus, RingPut, RingSourceStatus,
     RingSources, RingStats, Stretch,

@@ -107,7 +107,7 @@ impl RingStore for RingLook {
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPin> {
         self.0.pin(begin, end, sources, duration)
     }
-    fn keep(&self, _begin: u64, _end: u64, _sources: &RingSources, _duration: Duration) -> Result<RingPinStatus> {
+    fn keep(&self, _begin: u64, _end: u64, _sources: &RingSources, _duration: Duration) -> Result<Vec<RingPinStatus>> {
         Err(nobody_has_it())
     }
     fn unpin(&self, _id: u64) -> Result<bool> {

@@ -66,7 +66,7 @@ impl Ring {
     /// # Errors
     /// `Conflict` where another fragment has this timestamp, `Invalid` for a source of another schema, one more
     /// than `sources_max`, no span, ticks past the end or a value past the limit, `Unavailable` while a reservation
-    /// holds the timestamp, `Closed`.
+    /// holds the timestamp, `Fenced` for a source that is another node's, `Closed`.
     #[inline]
     pub fn put(
         &self,
@@ -78,7 +78,7 @@ impl Ring {
     ) -> Result<RingOutcome> {
         let engine = self.engine();
         let stamp = RingStamp { timestamp, span, run: options.run };
-        let length = engine.check_put(source, span, value.len())?;
+        let length = engine.check_put(source, &stamp, value.len())?;
         will_copy(value);
         let now_ns = engine.now_ns();
         let cell = engine.table.find_or_add(source)?;
@@ -105,9 +105,12 @@ impl Ring {
 
 impl RingEngine {
     #[inline]
-    pub(super) fn check_put(&self, source: &SourceId, span: u32, length: usize) -> Result<u32> {
+    pub(super) fn check_put(&self, source: &SourceId, stamp: &RingStamp, length: usize) -> Result<u32> {
         self.check_source(source)?;
-        if span == 0 {
+        if let Some(takes) = self.placement.get() {
+            takes(source, stamp.run)?;
+        }
+        if stamp.span == 0 {
             return Err(Error::invalid(format!("source {source}: a fragment covers at least one tick")));
         }
         if length > self.length_max {

@@ -26,8 +26,8 @@ impl Ring {
         options: &RingPut,
     ) -> Result<RingReservation> {
         let engine = self.engine();
-        let wanted = engine.check_put(source, span, length)?;
         let stamp = RingStamp { timestamp, span, run: options.run };
+        let wanted = engine.check_put(source, &stamp, length)?;
         let backing = match engine.claim(source, stamp, wanted, options.status)? {
             Claim::Place(claimed) => {
                 self.holder.reservations.fetch_add(1, Ordering::Relaxed);

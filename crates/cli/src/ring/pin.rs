@@ -15,6 +15,8 @@ what comes: together they may hold `pin_percent` of the ring, and a pin beyond t
 Recordings and windows over the network have pins of their own, which end with their process; a pin made here belongs to nobody, \
 and ends when its time is over or when it is removed.
 
+On several nodes a pin is one on each of them that may have something of its ticks.
+
 Pins last as long as the process that has the ring: in a directory that nobody serves there are none.
 
 Example: what is pinned; the last ten seconds for an hour; some ticks of one source; no longer:
@@ -62,10 +64,12 @@ impl Pin {
             None | Some(Action::List) => list(&ring, out),
             Some(Action::Add { ticks, duration, source }) => {
                 let (begin, end) = ticks.of(&ring)?;
-                let pin =
-                    ring.keep(begin, end, &sources(&ring, source)?, *duration).map_err(|error| self.say(error))?;
-                out.json(&as_json(&pin))?;
-                out.line(format!("pin {}: [{begin}, {end}), {} for {duration:?}", pin.id, units::bytes(pin.bytes)))?;
+                let pins = ring.keep(begin, end, &sources(&ring, source)?, *duration);
+                for pin in pins.map_err(|error| self.say(error))? {
+                    out.json(&as_json(&pin))?;
+                    let bytes = units::bytes(pin.bytes);
+                    out.line(format!("pin {}: [{begin}, {end}), {bytes} for {duration:?}", pin.id))?;
+                }
                 Ok(Answer::Yes)
             }
             Some(Action::Remove { id }) => {

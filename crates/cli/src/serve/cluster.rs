@@ -27,13 +27,13 @@ pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served
     };
     let stores = served.iter().filter_map(|served| match served {
         Served::Events(store) => Some(store.clone()),
-        // Rings are windows of the node that reads out: no map has them.
+        // They go by the map of the stores.
         Served::Ring(_) => None,
     });
     let stores = stores.filter(|store| map.keyspace(&store.keyspace().name).is_some()).collect::<Vec<_>>();
     if stores.is_empty() {
         return Err(Error::invalid(format!(
-            "{}: the map has none of the keyspaces that are served",
+            "{}: the map has none of the keyspaces of events that are served, and a ring alone makes no node",
             settings.map.display()
         )));
     }

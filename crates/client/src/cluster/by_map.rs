@@ -1,6 +1,7 @@
 //! For who has the map: a node, which goes by its own and asks nobody for one.
 
-use super::{ClusterClient, Contact, Placed};
+use super::nodes::Placed;
+use super::{ClusterClient, Contact};
 use crate::options::Options;
 use forebay_core::map::ClusterMap;
 use forebay_core::{Key, Keyspace, Result};
@@ -12,7 +13,6 @@ impl ClusterClient {
     /// `Invalid` for a keyspace that is not in the map.
     pub fn by_map(keyspace: &Keyspace, map: &ClusterMap, options: Options, contact: Contact) -> Result<ClusterClient> {
         let placed = Placed::of(map.clone(), &keyspace.name)?;
-        let options = Options { keyspace: keyspace.name.clone(), ..options };
         Ok(ClusterClient::over(keyspace.clone(), placed, options, Some(contact)))
     }
 
@@ -22,7 +22,7 @@ impl ClusterClient {
             return;
         }
         if let Ok(later) = Placed::of(map.clone(), &self.keyspace().name) {
-            self.go_on(later);
+            self.inner.nodes.go_on(later);
         }
     }
 

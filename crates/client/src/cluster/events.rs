@@ -1,6 +1,7 @@
 //! Calls about events and fragments: at their homes.
 
-use super::{ClusterClient, may_be_elsewhere};
+use super::ClusterClient;
+use super::nodes::{beside, may_be_elsewhere};
 use crate::client::Client;
 use crate::elsewhere::{Asked, AtHolder};
 use crate::fragment::{Event, Fragment};
@@ -182,7 +183,7 @@ impl ClusterClient {
         }
         let elsewhere = |at: &usize| matches!(&outcomes[*at], Some(Err(error)) if may_be_elsewhere(error));
         let left: Vec<usize> = (0..puts.len()).filter(elsewhere).collect();
-        if !left.is_empty() && self.learn() {
+        if !left.is_empty() && self.inner.nodes.learn() {
             // Those that have another place by the later map go there.
             let moved: Vec<usize> =
                 left.into_iter().filter(|&at| self.placed().route(self.schema(), &puts[at].0) != routes[at]).collect();
@@ -269,8 +270,8 @@ impl ClusterClient {
             return Asked::default();
         }
         let ask = |(holder, keys): (u16, Vec<Key>)| {
-            let client = self.inner.clients.lock().get(&holder).cloned()?;
-            self.in_contact(holder).ok()?;
+            let client = self.inner.nodes.known(holder)?;
+            self.inner.nodes.in_contact(holder).ok()?;
             let ahead = client.get_ahead(&keys, true)?;
             Some((client, keys, ahead))
         };
@@ -315,7 +316,7 @@ impl ClusterClient {
     /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others.
     pub(super) fn held(&self, keys: &[Key]) -> Vec<AtHolder> {
         if keys.iter().any(|key| self.holder(key).is_none()) {
-            self.learn();
+            self.inner.nodes.learn();
         }
         let no_table = |key: &Key| {
             let name = self.schema().text(key.as_bytes());
@@ -331,7 +332,7 @@ impl ClusterClient {
         let parts: Vec<Part> = parts
             .into_iter()
             .map(|(holder, places)| Part {
-                client: self.inner.clients.lock().get(&holder).cloned(),
+                client: self.inner.nodes.known(holder),
                 keys: places.iter().map(|&at| keys[at]).collect(),
                 places,
                 holder,
@@ -439,28 +440,4 @@ impl ClusterClient {
         }
         Ok(all)
     }
-}
-
-/// Does something with each part, beside each other if that is worth a thread; answers in the order of the parts.
-fn beside<P: Send, T: Send>(
-    parts: impl IntoIterator<Item = P>,
-    is_worth_it: bool,
-    each: impl Fn(P) -> T + Sync,
-) -> Vec<T> {
-    let mut parts: Vec<P> = parts.into_iter().collect();
-    let Some(last) = parts.pop() else { return Vec::new() };
-    if !is_worth_it || parts.is_empty() {
-        let mut answers: Vec<T> = parts.into_iter().map(&each).collect();
-        answers.push(each(last));
-        return answers;
-    }
-    std::thread::scope(|scope| {
-        let under_way: Vec<_> = parts.into_iter().map(|part| scope.spawn(|| each(part))).collect();
-        let last = each(last);
-        let joined = under_way.into_iter().map(|part| match part.join() {
-            Ok(answer) => answer,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        joined.chain([last]).collect()
-    })
 }

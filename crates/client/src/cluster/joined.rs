@@ -16,8 +16,8 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    pub(super) fn within(cluster: &ClusterClient) -> Joined {
-        Joined { within: std::sync::Arc::downgrade(&cluster.inner), own: OnceLock::new() }
+    pub(super) fn within(within: Weak<Inner>) -> Joined {
+        Joined { within, own: OnceLock::new() }
     }
 
     /// The cluster, where nobody need be asked.

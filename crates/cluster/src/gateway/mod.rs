@@ -209,11 +209,16 @@ impl Others {
     }
 }
 
-/// Serves the stores of a node: Forebay's own protocol speaks to this node, Redis's to the whole cluster.
+/// Serves the stores and rings of a node: Forebay's own protocol speaks to this node, Redis's to the whole cluster.
 ///
 /// # Errors
 /// As [`Server::start_node`] and [`Gateway::new`].
 pub fn serve(served: Vec<Served>, config: ServerConfig, node: &Arc<Node>, options: &NodeOptions) -> Result<Server> {
+    for served in &served {
+        if let Served::Ring(ring) = served {
+            node.place(ring);
+        }
+    }
     let gateway = |served: &Served| {
         Ok(match served {
             Served::Events(store) => Served::Events(Gateway::new(store, node, options)?),

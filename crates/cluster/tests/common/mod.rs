@@ -5,7 +5,8 @@
 use forebay_client::{Client, Options};
 use forebay_cluster::{Node, NodeOptions};
 use forebay_core::map::{Change, ClusterMap, Hex128, NodeState};
-use forebay_core::{Completeness, Keyspace};
+use forebay_core::{Completeness, Keyspace, RingKeyspace, SourceSchema};
+use forebay_ring::{Ring, RingConfig};
 use forebay_server::{AccessToken, Endpoint, Limits, Served, Server, ServerConfig};
 use forebay_store::{Config, Store};
 use forebay_testkit::TempDir;
@@ -29,6 +30,8 @@ pub(crate) fn keyspace() -> Keyspace {
 pub(crate) struct Member {
     pub(crate) store: Store,
     pub(crate) node: Arc<Node>,
+    /// Where the map has one.
+    pub(crate) ring: Option<Ring>,
     server: Option<Server>,
 }
 
@@ -67,6 +70,16 @@ impl Cluster {
         )
     }
 
+    /// Sources 0, 1 and 2 of a ring are on these nodes.
+    pub(crate) fn with_rings([first, second, third]: [u16; 3]) -> Cluster {
+        let name = links().name;
+        let ring = Change::Keyspace { name: name.clone(), copies: 1, copies_min: 1, block: 6 };
+        let sources =
+            [first, second, third].into_iter().zip(0..).map(|(node, source)| (format!("{source}"), vec![node]));
+        let table = Change::Table { keyspace: name, from_run: 0, sources: sources.collect() };
+        Cluster::with(&[ring, table], ServerConfig::default(), b"")
+    }
+
     fn with(changes: &[Change], server: ServerConfig, secret: &[u8]) -> Cluster {
         let dir = TempDir::new();
         let stores: Vec<Store> = (1..=NODES)
@@ -99,9 +112,11 @@ impl Cluster {
         let socket = socket(&self.dir, id);
         let (native, resp) = (vec![Endpoint::Unix(socket)], vec![Endpoint::Unix(self.resp(id))]);
         let config = ServerConfig { native, resp, threads: 1, ..self.server.clone() };
-        let served = vec![Served::from(store.clone())];
+        let ring = self.map.keyspace(&links().name).map(|_| open_ring(&self.dir.path().join(format!("ring{id}"))));
+        let served: Vec<Served> =
+            [Served::from(store.clone())].into_iter().chain(ring.clone().map(Served::Ring)).collect();
         let server = forebay_cluster::serve(served, config, &node, &options).unwrap();
-        self.members[usize::from(id) - 1] = Some(Member { store, node, server: Some(server) });
+        self.members[usize::from(id) - 1] = Some(Member { store, node, ring, server: Some(server) });
     }
 
     /// Where a node speaks Redis's protocol.
@@ -114,6 +129,7 @@ impl Cluster {
         let mut member = self.members[usize::from(id) - 1].take().unwrap();
         drop(member.server.take());
         drop(member.node);
+        member.ring.map_or(Ok(()), |ring| ring.close()).unwrap();
         member.store.close().unwrap();
     }
 
@@ -150,6 +166,26 @@ impl Cluster {
 
 fn config() -> Config {
     Config { hot_bytes: 16 << 20, ..Config::default() }
+}
+
+/// The ring of a cluster that has one.
+pub(crate) fn links() -> RingKeyspace {
+    RingKeyspace {
+        name: "links".to_owned(),
+        source: SourceSchema::parse(&["link:u16"]).unwrap(),
+        ticks_per_second: 1_000_000,
+        sources_max: 8,
+        history: Duration::from_millis(1),
+        source_bytes_per_second: 1_000_000,
+        max_skew: Duration::from_secs(3600),
+        fragment_bytes_max: 10_000,
+        pin_percent: 50,
+    }
+}
+
+fn open_ring(dir: &std::path::Path) -> Ring {
+    let config = RingConfig { hot_bytes: 8 << 20, segment_bytes: Some(64 << 10), ..RingConfig::default() };
+    if dir.exists() { Ring::open(dir, config) } else { Ring::create(dir, &links(), config) }.unwrap()
 }
 
 fn socket(dir: &TempDir, id: u16) -> PathBuf {

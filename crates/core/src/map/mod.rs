@@ -28,7 +28,7 @@ pub use succeeds::Succession;
 pub use table::Table;
 pub use text::Hex128;
 
-use crate::Result;
+use crate::{Result, SourceId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -124,6 +124,11 @@ impl KeyspaceMap {
     pub fn table_for(&self, run: u64) -> Option<&Table> {
         let behind = self.tables.partition_point(|table| table.from_run <= run);
         behind.checked_sub(1).map(|at| &self.tables[at])
+    }
+
+    /// The node that keeps what a source of a ring puts in a run: that of the run's table. `None` where no table names it.
+    pub fn ring_holder(&self, source: &SourceId, run: u32) -> Option<u16> {
+        self.table_for(u64::from(run))?.holders(&source.values())?.first().copied()
     }
 
     /// The slot of a packed primary key.

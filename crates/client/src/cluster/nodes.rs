@@ -1,0 +1,287 @@
+//! The nodes of a map, and a client of each: what the clients of events and of rings share.
+//!
+//! *Not here*: which node a call goes to.
+
+use super::Contact;
+use crate::options::Options;
+use crate::pool::Pool;
+use forebay_core::limits::SUB_KEYS_MAX;
+use forebay_core::map::{ClusterMap, KeyspaceMap, Node, NodeState};
+use forebay_core::{Error, Key, KeySchema, Kind, Result, SourceId};
+use forebay_wire::Control;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long nodes are asked for a later map, after one has fenced a call or has not answered it.
+const LEARN: Duration = Duration::from_secs(2);
+
+/// A map, and the part of it that counts here.
+pub(super) struct Placed {
+    pub(super) map: ClusterMap,
+    pub(super) keyspace: KeyspaceMap,
+}
+
+impl Placed {
+    pub(super) fn of(map: ClusterMap, name: &str) -> Result<Arc<Placed>> {
+        let keyspace = map.keyspace(name).cloned();
+        let keyspace =
+            keyspace.ok_or_else(|| Error::invalid(format!("keyspace `{name}` is not in the cluster's map")))?;
+        Ok(Arc::new(Placed { map, keyspace }))
+    }
+
+    /// The home of an event. A key of another schema goes to any node, which refuses it.
+    pub(super) fn home(&self, schema: &KeySchema, primary: &[u8]) -> u16 {
+        match primary.len() == schema.primary_bytes() {
+            true => self.keyspace.home(schema.run_of(primary), primary),
+            false => self.nodes().next().map_or(0, |node| node.id),
+        }
+    }
+
+    /// The node that gets the bytes of a fragment, and its home.
+    pub(super) fn route(&self, schema: &KeySchema, key: &Key) -> (u16, u16) {
+        self.routes(schema, [key]).pop().unwrap_or_default()
+    }
+
+    /// The same of many.
+    pub(super) fn routes<'a>(&self, schema: &KeySchema, keys: impl IntoIterator<Item = &'a Key>) -> Vec<(u16, u16)> {
+        // Neighbours are mostly of one event.
+        let mut last: (&[u8], u16) = (&[], 0);
+        let route = |key: &'a Key| {
+            let name = &key.as_bytes()[..schema.primary_bytes().min(key.as_bytes().len())];
+            if last.0 != name {
+                last = (name, self.home(schema, name));
+            }
+            (self.holder(schema, key).unwrap_or(last.1), last.1)
+        };
+        keys.into_iter().map(route).collect()
+    }
+
+    /// The node that has the bytes of a fragment, where its run has a look-up table with its source.
+    pub(super) fn holder(&self, schema: &KeySchema, key: &Key) -> Option<u16> {
+        if self.keyspace.tables().is_empty() || key.as_bytes().len() != schema.key_bytes() {
+            return None;
+        }
+        let table = self.keyspace.table_for(schema.run_of(key.as_bytes()))?;
+        table.holders(schema.unpack_source(schema.rest_of(key), &mut [0; SUB_KEYS_MAX]))?.first().copied()
+    }
+
+    /// The node that gets what a source of a ring puts in a run.
+    ///
+    /// # Errors
+    /// `Invalid` for a source that no look-up table names.
+    pub(super) fn ring_holder(&self, source: &SourceId, run: u32) -> Result<u16> {
+        self.keyspace.ring_holder(source, run).ok_or_else(|| {
+            let epoch = self.map.epoch();
+            Error::invalid(format!(
+                "source {source} of run {run}: no look-up table of the map (epoch {epoch}) says which node has it"
+            ))
+        })
+    }
+
+    /// The nodes that may have something of a source of a ring: that of the latest table is the last one. All of them for a source that
+    /// no table names.
+    pub(super) fn ring_readers(&self, source: &SourceId) -> Vec<u16> {
+        let mut nodes: Vec<u16> = Vec::new();
+        for table in self.keyspace.tables() {
+            let holder = table.holders(&source.values()).and_then(|nodes| nodes.first().copied());
+            nodes.retain(|node| Some(*node) != holder);
+            nodes.extend(holder);
+        }
+        if nodes.is_empty() { self.nodes().map(|node| node.id).collect() } else { nodes }
+    }
+
+    /// The nodes that may have something.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.map.nodes().iter().filter(|node| node.state != NodeState::Gone)
+    }
+}
+
+/// A client of one node.
+pub(super) trait OfNode: Clone + Send + Sync {
+    fn pool(&self) -> &Pool;
+}
+
+/// Makes a client of connections to a node.
+type Make<C> = Box<dyn Fn(Pool) -> Result<C> + Send + Sync>;
+
+/// The map, and the clients of its nodes.
+pub(super) struct Nodes<C> {
+    keyspace: String,
+    pub(super) options: Options,
+    placed: RwLock<Arc<Placed>>,
+    /// Made when they are needed.
+    clients: Mutex<BTreeMap<u16, C>>,
+    contact: Option<Contact>,
+    make: Make<C>,
+}
+
+impl<C: OfNode> Nodes<C> {
+    pub(super) fn new(
+        keyspace: &str,
+        placed: Arc<Placed>,
+        options: Options,
+        contact: Option<Contact>,
+        make: impl Fn(Pool) -> Result<C> + Send + Sync + 'static,
+    ) -> Nodes<C> {
+        let options = Options { keyspace: keyspace.to_owned(), ..options };
+        let (placed, make) = (RwLock::new(placed), Box::new(make));
+        Nodes { keyspace: keyspace.to_owned(), options, placed, clients: Mutex::default(), contact, make }
+    }
+
+    pub(super) fn placed(&self) -> Arc<Placed> {
+        self.placed.read().clone()
+    }
+
+    /// The client of a node, where there is one.
+    pub(super) fn known(&self, id: u16) -> Option<C> {
+        self.clients.lock().get(&id).cloned()
+    }
+
+    /// Free connections are closed, further calls answer `Closed`.
+    pub(super) fn close(&self) {
+        self.clients.lock().values().for_each(|client| client.pool().close());
+    }
+
+    /// # Errors
+    /// `Unavailable` for a node of which it is known that it does not answer.
+    pub(super) fn in_contact(&self, id: u16) -> Result<()> {
+        self.contact.as_ref().map_or(Ok(()), |contact| contact(id))
+    }
+
+    /// The client of one node.
+    ///
+    /// # Errors
+    /// `Invalid` for a node that is not in the map, `Unavailable` where it does not answer.
+    pub(super) fn node(&self, id: u16) -> Result<C> {
+        self.in_contact(id)?;
+        if let Some(client) = self.known(id) {
+            return Ok(client);
+        }
+        let placed = self.placed();
+        let node = placed.map.node(id).filter(|node| node.state != NodeState::Gone);
+        let node = node.ok_or_else(|| Error::invalid(format!("node {id} is not in the cluster's map")))?;
+        // Without the lock: a node that does not answer must not keep calls from the others.
+        let client = self.open(node, &self.options)?;
+        Ok(self.clients.lock().entry(id).or_insert(client).clone())
+    }
+
+    fn open(&self, node: &Node, options: &Options) -> Result<C> {
+        let mut reasons = Vec::new();
+        for address in &node.at {
+            match Pool::connect(address, options.clone()).and_then(&self.make) {
+                Ok(client) => return Ok(client),
+                Err(error) => reasons.push(error.message().to_owned()),
+            }
+        }
+        Err(Error::unavailable(format!("node {} (`{}`): {}", node.id, node.name, reasons.join("; "))))
+    }
+
+    /// Fetches the map from the nodes that answer; `true` if one of them has a later one of the same cluster.
+    pub(super) fn learn(&self) -> bool {
+        let placed = self.placed();
+        // Not for the time of a call: a node that does not answer, for which all this may be, would keep the call as long again.
+        let options = Options { deadline: self.options.deadline.min(LEARN), ..self.options.clone() };
+        let ask = |node: &Node| {
+            self.in_contact(node.id)?;
+            let client = self.known(node.id).map_or_else(|| self.open(node, &options), Ok)?;
+            let (map, _): (serde_json::Value, bool) =
+                client.pool().control_until(options.end(Duration::ZERO), &Control::Map)?;
+            ClusterMap::from_json(&map.to_string())
+        };
+        let maps = each(&placed, ask).into_iter().filter_map(Result::ok);
+        let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
+        let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace).ok());
+        let is_later = newest.is_some();
+        newest.into_iter().for_each(|newest| self.go_on(newest));
+        is_later
+    }
+
+    pub(super) fn go_on(&self, later: Arc<Placed>) {
+        *self.placed.write() = later;
+        // A node may have another address. Leases keep the clients that they came from.
+        self.clients.lock().clear();
+    }
+
+    /// The answer of each node, in their order; the error of one has its name.
+    pub(super) fn at_each<T: Send>(&self, placed: &Placed, call: impl Fn(&C) -> Result<T> + Sync) -> Vec<Result<T>> {
+        each(placed, |node| {
+            // Without a connection the error has the node's name.
+            let client = self.node(node.id)?;
+            call(&client).map_err(|error| named(node, &error))
+        })
+    }
+}
+
+/// An error with the node from which it is.
+pub(super) fn named(node: &Node, error: &Error) -> Error {
+    Error::new(error.kind(), format!("node {} (`{}`): {}", node.id, node.name, error.message()))
+        .with_source(error.again())
+}
+
+/// The first address that answers.
+///
+/// # Errors
+/// `Invalid` for an empty list; `Unavailable` where no address answers, with the reason of each; other errors as they come.
+pub(crate) fn first_that_answers<A: AsRef<str>, T>(addresses: &[A], connect: impl Fn(&str) -> Result<T>) -> Result<T> {
+    let mut reasons = Vec::new();
+    for address in addresses {
+        let address = address.as_ref();
+        match connect(address) {
+            Err(error) if error.kind() == Kind::Unavailable => {
+                reasons.push(format!("{address}: {}", error.message()));
+            }
+            answer => return answer,
+        }
+    }
+    match reasons.is_empty() {
+        true => Err(Error::invalid("no address of a node of the cluster: give at least one")),
+        false => Err(Error::unavailable(format!("no node of the cluster answers: {}", reasons.join("; ")))),
+    }
+}
+
+/// Asks about each node at once; answers in the order of the nodes.
+fn each<T: Send>(placed: &Placed, ask: impl Fn(&Node) -> Result<T> + Sync) -> Vec<Result<T>> {
+    let nodes: Vec<&Node> = placed.nodes().collect();
+    // A map has nodes, and one of them is not gone.
+    let Some((first, others)) = nodes.split_first() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others.iter().map(|node| scope.spawn(|| ask(node))).collect();
+        let mut answers = vec![ask(first)];
+        for other in others {
+            answers.push(other.join().unwrap_or_else(|_| Err(Error::internal("a call ended in a panic"))));
+        }
+        answers
+    })
+}
+
+/// Whether a later map may say that another node is asked.
+pub(super) fn may_be_elsewhere(error: &Error) -> bool {
+    // Without an answer it is not known what the first node did: only where nothing was sent another one is asked.
+    matches!(error.kind(), Kind::Fenced | Kind::Unavailable)
+}
+
+/// Does something with each part, beside each other if that is worth a thread; answers in the order of the parts.
+pub(super) fn beside<P: Send, T: Send>(
+    parts: impl IntoIterator<Item = P>,
+    is_worth_it: bool,
+    each: impl Fn(P) -> T + Sync,
+) -> Vec<T> {
+    let mut parts: Vec<P> = parts.into_iter().collect();
+    let Some(last) = parts.pop() else { return Vec::new() };
+    if !is_worth_it || parts.is_empty() {
+        let mut answers: Vec<T> = parts.into_iter().map(&each).collect();
+        answers.push(each(last));
+        return answers;
+    }
+    std::thread::scope(|scope| {
+        let under_way: Vec<_> = parts.into_iter().map(|part| scope.spawn(|| each(part))).collect();
+        let last = each(last);
+        let joined = under_way.into_iter().map(|part| match part.join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.chain([last]).collect()
+    })
+}

@@ -1,0 +1,335 @@
+//! The client of a ring on the nodes of a cluster: each source on the node that the look-up table says, windows from all of them.
+//!
+//! ```text
+//! put    ─▶ table of its run ─▶ the node of its source;  Fenced: the map is fetched again, once
+//! window ─▶ for each source the nodes that any table has for it ── beside each other ──▶ one window
+//! ```
+//!
+//! *Invariants*: a window is of all nodes that may have something of its sources, or an error that names the one that does not answer.
+//!
+//! *Not here*: rings themselves (`forebay-ring`), who refuses what is another node's (`forebay-cluster`).
+
+use super::nodes::{Nodes, OfNode, Placed, beside, first_that_answers, may_be_elsewhere, named};
+use crate::options::Options;
+use crate::pool::Pool;
+use crate::put::too_few;
+use crate::ring::{RingClient, RingFrame, RingPin, SourceWindow, Window};
+use forebay_core::map::ClusterMap;
+use forebay_core::{
+    KeepsTicks, Ledger, Result, RingChunkInfo, RingKeyspace, RingOutcome, RingPinStatus, RingPut, RingSourceStatus,
+    RingSources, RingStats, RingStore, SourceId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Numbers of pins in a cluster have that of their node above these bits.
+const PIN_BITS: u32 = 48;
+
+/// A ring on the nodes of a cluster: a cheap handle, cloned freely, used from any number of threads.
+#[derive(Clone)]
+pub struct ClusterRing {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    keyspace: RingKeyspace,
+    nodes: Nodes<RingClient>,
+}
+
+impl OfNode for RingClient {
+    fn pool(&self) -> &Pool {
+        RingClient::pool(self)
+    }
+}
+
+impl ClusterRing {
+    /// Connects to a cluster by the addresses of some of its nodes: the first one that answers says where all are.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty list, an ill-formed address, a server that is in no cluster, a keyspace that is no ring or is not in the
+    /// cluster's map; `Unavailable` where no address answers, with the reason of each.
+    pub fn connect<A: AsRef<str>>(addresses: &[A], options: Options) -> Result<ClusterRing> {
+        let one = first_that_answers(addresses, |address| RingClient::connect(address, options.clone()))?;
+        ClusterRing::of(&one, options)
+    }
+
+    /// The cluster that a server is a node of.
+    ///
+    /// # Errors
+    /// `Invalid` for a server that is in none, or a ring that is not in its map; `Unavailable`.
+    pub(crate) fn of(one: &RingClient, options: Options) -> Result<ClusterRing> {
+        let keyspace = one.keyspace().clone();
+        let placed = Placed::of(ClusterMap::from_json(&one.map_text()?)?, &keyspace.name)?;
+        let nodes = Nodes::new(&keyspace.name, placed, options, None, RingClient::of_pool);
+        Ok(ClusterRing { inner: Arc::new(Inner { keyspace, nodes }) })
+    }
+
+    /// The keyspace.
+    pub fn keyspace(&self) -> &RingKeyspace {
+        &self.inner.keyspace
+    }
+
+    /// The map that the client goes by.
+    pub fn map(&self) -> ClusterMap {
+        self.inner.nodes.placed().map.clone()
+    }
+
+    /// Ends: free connections are closed, further calls answer `Closed`.
+    pub fn close(&self) {
+        self.inner.nodes.close();
+    }
+
+    /// Puts a fragment at the node of its source.
+    ///
+    /// # Errors
+    /// As [`RingClient::put`]; `Invalid` for a source that no look-up table names.
+    pub fn put(
+        &self,
+        source: &SourceId,
+        timestamp: u64,
+        span: u32,
+        value: &[u8],
+        options: &RingPut,
+    ) -> Result<RingOutcome> {
+        let frame = RingFrame { source: *source, timestamp, span, value, options: *options };
+        self.put_many(&[frame]).pop().ok_or_else(too_few)?
+    }
+
+    /// Puts many fragments, those of each node in one call and the nodes beside each other; outcomes in the same order. Where a node
+    /// does not answer, the outcomes of its fragments say so.
+    pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Vec<Result<RingOutcome>> {
+        let mut outcomes: Vec<Result<RingOutcome>> = frames.iter().map(|_| Err(too_few())).collect();
+        let before = self.inner.nodes.placed();
+        self.put_by(&before, frames, 0..frames.len(), &mut outcomes);
+        let refused = |at: &usize| outcomes[*at].as_ref().is_err_and(may_be_elsewhere);
+        let refused: Vec<usize> = (0..frames.len()).filter(refused).collect();
+        if !refused.is_empty() && self.inner.nodes.learn() {
+            let now = self.inner.nodes.placed();
+            let holder =
+                |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
+            let moved = refused.into_iter().filter(|at| holder(&before, *at) != holder(&now, *at));
+            self.put_by(&now, frames, moved.collect::<Vec<_>>(), &mut outcomes);
+        }
+        outcomes
+    }
+
+    fn put_by(
+        &self,
+        placed: &Placed,
+        frames: &[RingFrame<'_>],
+        places: impl IntoIterator<Item = usize>,
+        outcomes: &mut [Result<RingOutcome>],
+    ) {
+        let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for at in places {
+            match placed.ring_holder(&frames[at].source, frames[at].options.run) {
+                Ok(node) => parts.entry(node).or_default().push(at),
+                Err(error) => outcomes[at] = Err(error),
+            }
+        }
+        let put = |(node, places): (u16, Vec<usize>)| {
+            let of_node: Vec<RingFrame<'_>> = places.iter().map(|at| frames[*at]).collect();
+            (places, self.inner.nodes.node(node).and_then(|ring| ring.put_many(&of_node)))
+        };
+        for (places, answer) in beside(parts, true, put) {
+            match answer {
+                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| outcomes[at] = outcome),
+                Err(error) => places.into_iter().for_each(|at| outcomes[at] = Err(error.again())),
+            }
+        }
+    }
+
+    /// Makes a call at some nodes beside each other; the error of one has its name.
+    fn at<P: Send, T: Send>(
+        &self,
+        parts: impl IntoIterator<Item = (u16, P)>,
+        call: impl Fn(&RingClient, P) -> Result<T> + Sync,
+    ) -> Result<Vec<(u16, T)>> {
+        let placed = self.inner.nodes.placed();
+        let one = |(id, part): (u16, P)| {
+            let answer = call(&self.inner.nodes.node(id)?, part);
+            let node = placed.map.node(id);
+            let answer = answer.map_err(|error| node.map_or_else(|| error.again(), |node| named(node, &error)));
+            Ok((id, answer?))
+        };
+        beside(parts, true, one).into_iter().collect()
+    }
+
+    /// Makes a call at every node.
+    fn everywhere<T: Send>(&self, call: impl Fn(&RingClient) -> Result<T> + Sync) -> Result<Vec<(u16, T)>> {
+        let all: Vec<(u16, ())> = self.inner.nodes.placed().nodes().map(|node| (node.id, ())).collect();
+        self.at(all, |ring, ()| call(ring))
+    }
+
+    /// Each source with the nodes that may have something of it: the last one is that of the latest table.
+    fn readers(&self, sources: &RingSources) -> Result<Vec<(SourceId, Vec<u16>)>> {
+        let placed = self.inner.nodes.placed();
+        let list = match sources {
+            RingSources::Only(list) => list.clone(),
+            RingSources::All => {
+                let seen = self.everywhere(RingClient::sources)?;
+                let names: BTreeSet<SourceId> = seen.iter().flat_map(|(_, all)| all).map(|row| row.source).collect();
+                names.into_iter().collect()
+            }
+        };
+        Ok(list.into_iter().map(|source| (source, placed.ring_readers(&source))).collect())
+    }
+}
+
+/// A number of a node's pin as the cluster says it.
+fn number(node: u16, id: u64) -> u64 {
+    u64::from(node) << PIN_BITS | id
+}
+
+impl RingStore for ClusterRing {
+    type Window = Window;
+    type Pin = ClusterPin;
+
+    fn keyspace(&self) -> &RingKeyspace {
+        ClusterRing::keyspace(self)
+    }
+
+    fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
+        let readers = self.readers(sources)?;
+        // What a source puts goes to one node, and nothing comes to the others.
+        let mut parts: BTreeMap<(u16, bool), Vec<SourceId>> = BTreeMap::new();
+        for (source, nodes) in &readers {
+            for (at, node) in nodes.iter().enumerate() {
+                parts.entry((*node, at + 1 == nodes.len())).or_default().push(*source);
+            }
+        }
+        let parts = parts.into_iter().map(|((node, comes), list)| (node, (comes, list)));
+        let found = self.at(parts, |ring, (comes, list)| {
+            ring.window(begin, end, &RingSources::Only(list), if comes { wait } else { Duration::ZERO })
+        })?;
+        let mut by_source: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
+        for part in found.into_iter().flat_map(|(_, window)| window.sources) {
+            match by_source.remove(&part.source) {
+                None => drop(by_source.insert(part.source, part)),
+                Some(known) => drop(by_source.insert(part.source, known.joined(part))),
+            }
+        }
+        let sources = readers.iter().filter_map(|(source, _)| by_source.remove(source)).collect();
+        Ok(Window { begin, end, sources })
+    }
+
+    fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<ClusterPin> {
+        let pins = self.at(self.pinned_at(sources), |ring, list| ring.pin(begin, end, &list, duration))?;
+        Ok(ClusterPin { pins, ticks: (begin, end) })
+    }
+
+    fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>> {
+        let mut kept = Vec::new();
+        // One after the other: where one is refused, those before it end.
+        for (node, list) in self.pinned_at(sources) {
+            match self.at([(node, list)], |ring, list| ring.keep(begin, end, &list, duration)) {
+                Ok(one) => {
+                    kept.extend(one.into_iter().map(|(node, pin)| RingPinStatus { id: number(node, pin.id), ..pin }))
+                }
+                Err(error) => {
+                    kept.iter().for_each(|pin: &RingPinStatus| _ = self.unpin(pin.id));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    fn unpin(&self, id: u64) -> Result<bool> {
+        let node = (id >> PIN_BITS) as u16;
+        let ended = self.at([(node, ())], |ring, ()| ring.unpin(id & ((1 << PIN_BITS) - 1)))?;
+        Ok(ended.iter().any(|(_, ended)| *ended))
+    }
+
+    fn sources(&self) -> Result<Vec<RingSourceStatus>> {
+        let mut all: BTreeMap<SourceId, RingSourceStatus> = BTreeMap::new();
+        for row in self.everywhere(RingClient::sources)?.into_iter().flat_map(|(_, rows)| rows) {
+            let row = match all.remove(&row.source) {
+                None => row,
+                Some(known) => known.joined(row),
+            };
+            all.insert(row.source, row);
+        }
+        Ok(all.into_values().collect())
+    }
+
+    fn chunks(&self) -> Result<Vec<RingChunkInfo>> {
+        let mut all: Vec<RingChunkInfo> =
+            self.everywhere(RingClient::chunks)?.into_iter().flat_map(|(_, chunks)| chunks).collect();
+        all.sort_by_key(|chunk| chunk.source);
+        Ok(all)
+    }
+
+    fn stats(&self) -> Result<RingStats> {
+        let of_node = |(node, mut stats): (u16, RingStats)| {
+            stats.pins.iter_mut().for_each(|pin| pin.id = number(node, pin.id));
+            stats
+        };
+        let all = self.everywhere(RingClient::stats)?.into_iter().map(of_node);
+        all.reduce(RingStats::joined).ok_or_else(too_few)
+    }
+
+    fn ledger_of(&self, run: u32) -> Result<Ledger> {
+        let mut sum = Ledger::default();
+        self.everywhere(|ring| ring.ledger_of(run))?.iter().for_each(|(_, ledger)| sum.add(ledger));
+        Ok(sum)
+    }
+
+    fn losses(&self) -> Result<Vec<String>> {
+        let named = |(node, all): (u16, Vec<String>)| all.into_iter().map(move |loss| format!("node {node}: {loss}"));
+        Ok(self.everywhere(RingClient::losses)?.into_iter().flat_map(named).collect())
+    }
+
+    fn now(&self) -> Result<Option<u64>> {
+        Ok(self.everywhere(RingClient::now)?.into_iter().filter_map(|(_, now)| now).max())
+    }
+}
+
+impl ClusterRing {
+    /// Where a pin of these sources is to be made, and of which of them. A pin of all is one of all on every node, also of those that come.
+    fn pinned_at(&self, sources: &RingSources) -> Vec<(u16, RingSources)> {
+        let placed = self.inner.nodes.placed();
+        let RingSources::Only(list) = sources else {
+            return placed.nodes().map(|node| (node.id, RingSources::All)).collect();
+        };
+        let mut parts: BTreeMap<u16, Vec<SourceId>> = BTreeMap::new();
+        for source in list {
+            placed.ring_readers(source).into_iter().for_each(|node| parts.entry(node).or_default().push(*source));
+        }
+        parts.into_iter().map(|(node, list)| (node, RingSources::Only(list))).collect()
+    }
+}
+
+/// Stretches of ticks that the nodes of a cluster keep until this is dropped.
+pub struct ClusterPin {
+    pins: Vec<(u16, RingPin)>,
+    ticks: (u64, u64),
+}
+
+impl KeepsTicks for ClusterPin {
+    /// That of the first node's.
+    fn id(&self) -> u64 {
+        self.pins.first().map_or(0, |(node, pin)| number(*node, pin.id()))
+    }
+
+    fn move_to(&mut self, begin: u64, end: u64, duration: Duration) -> Result<()> {
+        for at in 0..self.pins.len() {
+            if let Err(error) = self.pins[at].1.move_to(begin, end, duration) {
+                let (from, to) = self.ticks;
+                // Those that have moved go back. One that cannot ends at its deadline, and says so when it is moved the next time.
+                self.pins[..at].iter_mut().for_each(|(_, pin)| _ = pin.move_to(from, to, duration));
+                return Err(error);
+            }
+        }
+        self.ticks = (begin, end);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ClusterRing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cluster = self.inner.nodes.placed().map.cluster();
+        write!(out, "ClusterRing({cluster:?}, keyspace {})", self.keyspace().name)
+    }
+}
