@@ -65,7 +65,7 @@ impl Plan {
 
     /// Whether runs mask sources themselves: in one cluster of four, since their nodes are asked all the time.
     pub(crate) fn has_policy(&self) -> bool {
-        self.nodes > 1 && self.seed / 2 % 4 == 0
+        self.nodes > 1 && (self.seed / 2).is_multiple_of(4)
     }
 }
 

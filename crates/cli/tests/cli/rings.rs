@@ -2,7 +2,7 @@
 
 use super::serve::{Serving, serve};
 use super::{Temp, assert_code, stderr, stdout, write};
-use forebay_client::{Options, RingClient};
+use forebay_client::{ClusterRing, Options, RingClient};
 use forebay_core::{RingPut, RingSources};
 use forebay_recorder::Recording;
 use forebay_ring::{Ring, RingConfig, RingOutcome};
@@ -383,6 +383,69 @@ fn rings_of_several_servers_are_recorded_with_one_trigger() {
     assert!(links[2]["missed_by"]["ring-restart"].as_u64() > Some(0), "{}", links[2]);
     assert_eq!(links[0]["missed"], 0, "{}", links[0]);
     drop((readouts, first));
+}
+
+/// Each crate's links on its own node, by the map; for people it is one ring.
+#[test]
+fn a_ring_on_two_nodes_of_a_cluster_is_one_ring() {
+    let temp = Temp::new();
+    let file = write(&temp.root.join("ring.toml"), RING.as_bytes());
+    let socket = |id: u64| format!("unix:{}", temp.root.join(format!("n{id}.sock")).display());
+    let mut new = ["cluster", "new", "map.json"].map(str::to_owned).to_vec();
+    for id in 1..=2 {
+        assert_code(&temp.run(&["create", &format!("n{id}"), "--hot-bytes", "16M"]), 0);
+        assert_code(&temp.run(&["create", &format!("r{id}"), "--config", &file, "--hot-bytes", "16M"]), 0);
+        new.extend(["--node".to_owned(), format!("n{id}={}=n{id}", socket(id))]);
+    }
+    assert_code(&temp.run(&new.iter().map(String::as_str).collect::<Vec<_>>()), 0);
+    let change = ["cluster", "change", "map.json", "rings.json", "--ring", "links", "--from-run", "0"];
+    assert_code(&temp.run(&[&change[..], &["--table", "0/1..2=1", "--table", "0/3=2"]].concat()), 0);
+    let start = |id: u64| {
+        let config = format!(
+            "state_dir = \"state{id}\"\n[listen]\nnative = [{:?}]\nresp = []\nhttp = \"127.0.0.1:0\"\n[cluster]\nmap = \"rings.json\"\n\
+             [[keyspace]]\npath = \"n{id}\"\n[[ring]]\npath = \"r{id}\"\n",
+            socket(id)
+        );
+        let config = write(&temp.root.join(format!("n{id}.toml")), config.as_bytes());
+        Serving::start(&mut temp.command(&["serve", "--config", &config]))
+    };
+    let servers = [start(1), start(2)];
+    let places = format!("{},{}", socket(1), socket(2));
+    let options = Options { keyspace: "links".to_owned(), ..Options::default() };
+    let ring = ClusterRing::connect(&[socket(2)], options).unwrap();
+    for number in 0..50 {
+        for link in 1..=3 {
+            let source = ring.keyspace().source(&[0, link]).unwrap();
+            let (tick, value) = (FIRST + number * SPAN, payload(link, number));
+            let put = ring.put(&source, tick, SPAN as u32, &value, &RingPut { run: 7, status: 0 });
+            assert_eq!(put.unwrap(), RingOutcome::Stored);
+        }
+    }
+    let of_ring = |call: &[&str]| {
+        let (place, rest) = (&call[..2], &call[2..]);
+        temp.json(&[place, &["--keyspace", "links"], rest].concat(), 0)[0].clone()
+    };
+    let names = |place: &str| -> Vec<String> {
+        let rows = of_ring(&["sources", place]);
+        rows.as_array().unwrap().iter().map(|row| row["source"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (names(&places), names(&socket(2))),
+        (["0/1", "0/2", "0/3"].map(str::to_owned).to_vec(), vec!["0/3".to_owned()])
+    );
+    assert_eq!(of_ring(&["stats", &places])["fragments"], 150);
+    let window = of_ring(&["window", &places, "--last", "10ms"]);
+    let covered = |source: &Value| source["coverage"][0]["state"] == "covered";
+    assert!(window["sources"].as_array().unwrap().iter().all(covered), "{window}");
+    let added = temp.json(&["pin", &places, "--keyspace", "links", "add", "--last", "5ms", "--for", "1h"], 0);
+    assert_eq!(added.len(), 2, "one on each node");
+    for pin in &added {
+        assert_eq!(of_ring(&["pin", &places, "remove", &pin["pin"].to_string()])["removed"], true);
+    }
+    let call = ["record", &places, "--warm", "rec:64M", "--last", "50ms", "--keyspace", "links"];
+    assert_eq!(temp.json(&call, 0)[0]["manifest"]["totals"]["missed"], 0);
+    is_genuine(&temp, "rec", FIRST, FIRST + 50 * SPAN, &[1, 2, 3]);
+    drop(servers);
 }
 
 #[test]
