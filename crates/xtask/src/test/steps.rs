@@ -204,9 +204,9 @@ fn tests(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     binaries::run(&test_programs(context)?, &context.extent.variables(), log)
 }
 
-/// What one node alone promises: an order of delivery over all events, its own fill, limits, dead time, streams by first use and policy of
-/// masks, a batch of leases as a whole, files of its directory.
-const OF_ONE_NODE: [&str; 19] = [
+/// What one node alone promises: an order of delivery over all events, its own fill, limits, dead time, streams by first use, a batch of
+/// leases as a whole, files of its directory.
+const OF_ONE_NODE: [&str; 18] = [
     "past_its_quota_it_inhibits_until_somebody_has_looked",
     "an_attribute_orders_and_the_oldest_goes_first_among_equals",
     "oldest_first_is_strict_over_all_events",
@@ -219,7 +219,6 @@ const OF_ONE_NODE: [&str; 19] = [
     "time_is_charged_to_the_cause_that_holds",
     "a_reservation_from_before_never_harms_the_next_opening",
     "check_reads_a_closed_store_and_finds_nothing_wrong",
-    "a_source_that_is_missed_in_a_row_is_masked_and_unmasked_when_it_comes_again",
     "a_closed_run_answers_closed_to_everything_and_leaves_its_summary",
     "a_sampler_holds_nothing_and_its_copies_stay",
     "no_more_leases_are_out_than_allowed",
