@@ -15,6 +15,7 @@ use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Welcome, 
 use rustls::ClientConfig;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes that are read at once where it is not known how many come.
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     /// The server's hello.
     pub(crate) welcome: Arc<Welcome>,
     buffers: Arc<Buffers>,
+    /// Highest epoch of a map that an answer of this server has said.
+    epoch: Arc<AtomicU32>,
     read: Vec<u8>,
     start: usize,
     end: usize,
@@ -62,6 +65,7 @@ impl Connection {
         address: &Address,
         options: &Options,
         buffers: &Arc<Buffers>,
+        epoch: &Arc<AtomicU32>,
         tls: Option<&Arc<ClientConfig>>,
     ) -> std::result::Result<Connection, Failure> {
         let deadline = Instant::now() + options.connect_deadline;
@@ -82,6 +86,7 @@ impl Connection {
             socket,
             welcome,
             buffers: buffers.clone(),
+            epoch: epoch.clone(),
             read: vec![0; READ_BYTES],
             start: 0,
             end: 0,
@@ -273,6 +278,9 @@ impl Connection {
             bytes.copy_from_slice(&self.read[self.start..self.start + FRAME_HEAD_BYTES]);
             let head = FrameHead::decode(&bytes, u64::from(self.window)).map_err(|error| self.garbled(error))?;
             self.start += FRAME_HEAD_BYTES;
+            if head.epoch > self.epoch.load(Ordering::Relaxed) {
+                self.epoch.fetch_max(head.epoch, Ordering::Relaxed);
+            }
             // Capped at the window: a server that grants too much must not make this client send more than it
             // announced.
             self.credit = (self.credit + u64::from(head.credit)).min(self.window_bytes());

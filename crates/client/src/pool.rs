@@ -20,7 +20,7 @@ use forebay_wire::{Welcome, WireReader};
 use parking_lot::{Condvar, Mutex};
 use rustls::ClientConfig;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The connections of a client.
@@ -33,6 +33,7 @@ pub(crate) struct Pool {
     pub(crate) fragment_bytes: AtomicU64,
     tls: Option<Arc<ClientConfig>>,
     buffers: Arc<Buffers>,
+    epoch: Arc<AtomicU32>,
     connections: Mutex<Connections>,
     freed: Condvar,
 }
@@ -101,11 +102,17 @@ impl Pool {
         let tls = matches!(address, Address::Tls(..)).then(|| crate::tls::config(&options.tls)).transpose()?;
         // A hello changes nothing at the server, so a lost one is tried again like a call that only looks.
         let retry = Retry::new(Repeat::Looks, options.end(Duration::ZERO), &options);
-        let connection = drive(retry, |_| Connection::open(&address, &options, &buffers, tls.as_ref()))?;
+        let epoch = Arc::<AtomicU32>::default();
+        let connection = drive(retry, |_| Connection::open(&address, &options, &buffers, &epoch, tls.as_ref()))?;
         let welcome = connection.welcome.clone();
         let connections = Mutex::new(Connections { free: vec![connection], all: 1, is_closed: false });
         let fragment_bytes = AtomicU64::new(FRAGMENT_BYTES);
-        Ok(Pool { address, options, welcome, fragment_bytes, tls, buffers, connections, freed: Condvar::new() })
+        Ok(Pool { address, options, welcome, fragment_bytes, tls, buffers, epoch, connections, freed: Condvar::new() })
+    }
+
+    /// The highest epoch of a map that an answer has said; 0 for a server in no cluster.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
     }
 
     /// Free connections are closed, further calls answer `Closed`.
@@ -199,7 +206,7 @@ impl Pool {
     }
 
     fn open(&self) -> std::result::Result<Connection, Failure> {
-        Connection::open(&self.address, &self.options, &self.buffers, self.tls.as_ref())
+        Connection::open(&self.address, &self.options, &self.buffers, &self.epoch, self.tls.as_ref())
     }
 
     fn checkout(&self, end: Instant, careful: bool) -> std::result::Result<Connection, Failure> {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest wait for a window; longer ones are cut to it, as embedded.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Pause before a window is asked for again.
 const AGAIN: Duration = Duration::from_millis(5);
 /// Time to tell the server that a pin is given up. The end of the connection gives it up as well.

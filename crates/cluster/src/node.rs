@@ -368,6 +368,10 @@ impl RunHome for Asker {
 }
 
 impl Orders for Node {
+    fn epoch(&self) -> u32 {
+        self.inner.keyspaces.values().next().map_or(0, |keyspace| keyspace.store.epoch())
+    }
+
     fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering {
         let (inner, keyspace, signed) = (self.inner.clone(), keyspace.to_owned(), signed.to_owned());
         // On the node's own thread: its connections to other nodes live there.

@@ -158,6 +158,33 @@ fn a_node_is_taken_out_of_new_runs_and_its_old_ones_come_back_with_it() {
 }
 
 #[test]
+fn a_client_hears_of_a_node_that_its_map_does_not_have() {
+    let cluster = Cluster::new();
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    let later = Arc::new(cluster.map.next_map(&Change::TakeOut { node: 1, from_run: 1000 }).unwrap());
+    cluster.members.iter().flatten().for_each(|member| member.node.adopt(&later).unwrap());
+    // Before the third node was added.
+    let nodes = cluster.map.nodes()[..2].to_vec();
+    let change = Change::Keyspace { name: "events".into(), copies: 1, copies_min: 1, block: 6 };
+    let before = ClusterMap::new(cluster.map.cluster(), nodes).unwrap().next_map(&change).unwrap();
+    let yesterday = || ClusterClient::by_map(&keyspace(), &before, Options::default(), Arc::new(|_| Ok(()))).unwrap();
+    assert_eq!(yesterday().ledger(RUN).unwrap(), client.ledger(RUN).unwrap());
+    let bounds = Bounds::parse(client.schema(), &RUN.to_string()).unwrap();
+    assert_eq!(yesterday().events(&bounds).unwrap().len() as u64, EVENTS);
+    assert_eq!(yesterday().range(&bounds).map(Result::unwrap).count() as u64, 2 * EVENTS);
+    let late = yesterday();
+    let mut leases = Vec::new();
+    eventually("it is given the events of all nodes", || {
+        let request = GetAny { n: 8, sources: Sources::None, ..GetAny::default() };
+        leases.extend(late.get_any(&request).unwrap());
+        leases.len() as u64 == EVENTS
+    });
+    assert_eq!(late.epoch(), later.epoch());
+}
+
+#[test]
 fn a_run_is_followed_over_all_nodes() {
     let cluster = Cluster::new();
     let client = connect(&cluster);

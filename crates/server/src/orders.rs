@@ -17,6 +17,9 @@ pub trait Orders: Send + Sync {
     /// # Errors
     /// Those of the call; `Unavailable` where the home does not answer.
     fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering;
+
+    /// Epoch of the map that the node goes by: each answer says it, so that a client hears of nodes that it does not know.
+    fn epoch(&self) -> u32;
 }
 
 /// Whether a call goes through the home of a run, or is between nodes.

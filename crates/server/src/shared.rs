@@ -123,6 +123,12 @@ impl Shared {
         debug_assert!(told, "a server is told once of which node it is");
     }
 
+    /// Epoch of the map that this node goes by; 0 outside of a cluster.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.orders.get().map_or(0, |node| node.epoch())
+    }
+
     /// Whether this is a node of a cluster.
     pub(crate) fn is_node(&self) -> bool {
         self.waiting_for_others.get().is_some()

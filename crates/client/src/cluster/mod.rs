@@ -152,17 +152,12 @@ impl ClusterClient {
         }
     }
 
-    /// Makes a call at every node at once; answers in the order of the nodes.
+    /// Makes a call at every node at once, also at those of a map that is later than the client's.
     ///
     /// # Errors
     /// The first node's, with its name.
     fn everywhere<T: Send>(&self, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
-        self.at_each(&self.placed(), call).into_iter().collect()
-    }
-
-    /// The answer of each node, in their order.
-    fn at_each<T: Send>(&self, placed: &Placed, call: impl Fn(&Client) -> Result<T> + Sync) -> Vec<Result<T>> {
-        self.inner.nodes.at_each(placed, call)
+        Ok(self.inner.nodes.everywhere(call)?.into_iter().map(|(_, answer)| answer).collect())
     }
 
     /// Makes a call about a run at its home; where that does not answer, at another node, which may know another home.

@@ -12,6 +12,7 @@ use forebay_wire::Control;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// How long nodes are asked for a later map, after one has fenced a call or has not answered it.
@@ -98,6 +99,9 @@ impl Placed {
     }
 }
 
+/// A node's number and name.
+pub(super) type NodeName = (u16, String);
+
 /// A client of one node.
 pub(super) trait OfNode: Clone + Send + Sync {
     fn pool(&self) -> &Pool;
@@ -114,6 +118,8 @@ pub(super) struct Nodes<C> {
     /// Made when they are needed.
     clients: Mutex<BTreeMap<u16, C>>,
     contact: Option<Contact>,
+    /// The highest epoch for which the map was fetched because an answer had said it.
+    fetched_for: AtomicU32,
     make: Make<C>,
 }
 
@@ -127,7 +133,8 @@ impl<C: OfNode> Nodes<C> {
     ) -> Nodes<C> {
         let options = Options { keyspace: keyspace.to_owned(), ..options };
         let (placed, make) = (RwLock::new(placed), Box::new(make));
-        Nodes { keyspace: keyspace.to_owned(), options, placed, clients: Mutex::default(), contact, make }
+        let fetched_for = AtomicU32::new(0);
+        Nodes { keyspace: keyspace.to_owned(), options, placed, clients: Mutex::default(), contact, fetched_for, make }
     }
 
     pub(super) fn placed(&self) -> Arc<Placed> {
@@ -190,7 +197,7 @@ impl<C: OfNode> Nodes<C> {
                 client.pool().control_until(options.end(Duration::ZERO), &Control::Map)?;
             ClusterMap::from_json(&map.to_string())
         };
-        let maps = each(&placed, ask).into_iter().filter_map(Result::ok);
+        let maps = each(&placed.nodes().collect::<Vec<_>>(), ask).into_iter().filter_map(Result::ok);
         let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace).ok());
         let is_later = newest.is_some();
@@ -204,13 +211,56 @@ impl<C: OfNode> Nodes<C> {
         self.clients.lock().clear();
     }
 
-    /// The answer of each node, in their order; the error of one has its name.
-    pub(super) fn at_each<T: Send>(&self, placed: &Placed, call: impl Fn(&C) -> Result<T> + Sync) -> Vec<Result<T>> {
-        each(placed, |node| {
-            // Without a connection the error has the node's name.
-            let client = self.node(node.id)?;
-            call(&client).map_err(|error| named(node, &error))
-        })
+    /// The epoch of a later map, where an answer has said that there is one.
+    fn heard(&self) -> Option<u32> {
+        let known = self.placed.read().map.epoch();
+        self.clients.lock().values().map(|client| client.pool().epoch()).max().filter(|epoch| *epoch > known)
+    }
+
+    /// Fetches the map if an answer has said that there is a later one; `true` if there was.
+    ///
+    /// # Errors
+    /// `Unavailable` where no node gives it.
+    pub(super) fn renew(&self) -> Result<bool> {
+        let Some(epoch) = self.heard() else { return Ok(false) };
+        self.learn();
+        if self.placed().map.epoch() >= epoch {
+            return Ok(true);
+        }
+        Err(Error::unavailable(format!(
+            "nodes go by a map of epoch {epoch}, which none of them gives: repeat the call"
+        )))
+    }
+
+    /// The same for a call that goes to some nodes and does without the others: no more than once for each epoch.
+    pub(super) fn catch_up(&self) {
+        if self.heard().is_some_and(|epoch| self.fetched_for.fetch_max(epoch, Ordering::Relaxed) < epoch) {
+            self.learn();
+        }
+    }
+
+    /// The answers of all nodes, with their numbers and names: also of those that a later map has, where an answer says that there is one.
+    ///
+    /// # Errors
+    /// That of a node, with its name.
+    pub(super) fn everywhere<T: Send>(&self, call: impl Fn(&C) -> Result<T> + Sync) -> Result<Vec<(NodeName, T)>> {
+        let mut answers: Vec<(NodeName, T)> = Vec::new();
+        loop {
+            let placed = self.placed();
+            let is_new = |node: &&Node| answers.iter().all(|(name, _)| name.0 != node.id);
+            let nodes: Vec<&Node> = placed.nodes().filter(is_new).collect();
+            let asked = each(&nodes, |node| {
+                // Without a connection the error has the node's name.
+                let client = self.node(node.id)?;
+                call(&client).map_err(|error| named(node, &error))
+            });
+            let names = nodes.iter().map(|node| (node.id, node.name.clone()));
+            let asked: Vec<_> = names.zip(asked).map(|(name, answer)| Ok((name, answer?))).collect::<Result<_>>()?;
+            answers.extend(asked);
+            if !self.renew()? {
+                return Ok(answers);
+            }
+        }
     }
 }
 
@@ -242,9 +292,7 @@ pub(crate) fn first_that_answers<A: AsRef<str>, T>(addresses: &[A], connect: imp
 }
 
 /// Asks about each node at once; answers in the order of the nodes.
-fn each<T: Send>(placed: &Placed, ask: impl Fn(&Node) -> Result<T> + Sync) -> Vec<Result<T>> {
-    let nodes: Vec<&Node> = placed.nodes().collect();
-    // A map has nodes, and one of them is not gone.
+fn each<T: Send>(nodes: &[&Node], ask: impl Fn(&Node) -> Result<T> + Sync) -> Vec<Result<T>> {
     let Some((first, others)) = nodes.split_first() else { return Vec::new() };
     std::thread::scope(|scope| {
         let others: Vec<_> = others.iter().map(|node| scope.spawn(|| ask(node))).collect();

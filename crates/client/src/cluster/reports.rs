@@ -61,17 +61,17 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::runs`].
     pub fn runs(&self) -> Result<Vec<RunStatus>> {
-        let placed = self.placed();
-        let names: Vec<(u16, String)> = placed.nodes().map(|node| (node.id, node.name.clone())).collect();
         let mut all: BTreeMap<u64, RunStatus> = BTreeMap::new();
-        for (part, (node, name)) in self.everywhere(crate::Client::runs)?.into_iter().zip(&names) {
+        let parts = self.inner.nodes.everywhere(crate::Client::runs)?;
+        let placed = self.placed();
+        for ((node, name), part) in parts {
             for status in part {
-                let status = RunStatus { inhibit: status.inhibit.map(|inhibit| of_node(inhibit, name)), ..status };
+                let status = RunStatus { inhibit: status.inhibit.map(|inhibit| of_node(inhibit, &name)), ..status };
                 match all.entry(status.run) {
                     Entry::Vacant(place) => drop(place.insert(status)),
                     Entry::Occupied(mut known) => {
                         let known = known.get_mut();
-                        if placed.keyspace.home(status.run, &status.run.to_be_bytes()) == *node {
+                        if placed.keyspace.home(status.run, &status.run.to_be_bytes()) == node {
                             known.state = status.state;
                         }
                         known.ledger.add(&status.ledger);
@@ -151,12 +151,10 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::stats`].
     pub fn stats(&self) -> Result<Stats> {
-        let names: Vec<String> = self.placed().nodes().map(|node| node.name.clone()).collect();
-        let parts = self.everywhere(crate::Client::stats)?;
+        let parts = self.inner.nodes.everywhere(crate::Client::stats)?;
         let named = parts
             .into_iter()
-            .zip(names)
-            .map(|(part, name)| Stats { inhibit: part.inhibit.map(|inhibit| of_node(inhibit, &name)), ..part });
+            .map(|((_, name), part)| Stats { inhibit: part.inhibit.map(|inhibit| of_node(inhibit, &name)), ..part });
         named.reduce(add_stats).ok_or_else(|| Error::internal("a map without nodes"))
     }
 }

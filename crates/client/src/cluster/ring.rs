@@ -13,7 +13,7 @@ use super::nodes::{Nodes, OfNode, Placed, beside, first_that_answers, may_be_els
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::put::too_few;
-use crate::ring::{RingClient, RingFrame, RingPin, SourceWindow, Window};
+use crate::ring::{RingClient, RingFrame, RingPin, SourceWindow, WAIT_MAX, Window};
 use forebay_core::map::ClusterMap;
 use forebay_core::{
     KeepsTicks, Ledger, Result, RingChunkInfo, RingKeyspace, RingOutcome, RingPinStatus, RingPut, RingSourceStatus,
@@ -21,7 +21,7 @@ use forebay_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Numbers of pins in a cluster have that of their node above these bits.
 const PIN_BITS: u32 = 48;
@@ -156,15 +156,14 @@ impl ClusterRing {
         beside(parts, true, one).into_iter().collect()
     }
 
-    /// Makes a call at every node.
+    /// Makes a call at every node, also at those of a map that is later than the client's.
     fn everywhere<T: Send>(&self, call: impl Fn(&RingClient) -> Result<T> + Sync) -> Result<Vec<(u16, T)>> {
-        let all: Vec<(u16, ())> = self.inner.nodes.placed().nodes().map(|node| (node.id, ())).collect();
-        self.at(all, |ring, ()| call(ring))
+        let answers = self.inner.nodes.everywhere(call)?;
+        Ok(answers.into_iter().map(|((node, _), answer)| (node, answer)).collect())
     }
 
     /// Each source with the nodes that may have something of it: the last one is that of the latest table.
     fn readers(&self, sources: &RingSources) -> Result<Vec<(SourceId, Vec<u16>)>> {
-        let placed = self.inner.nodes.placed();
         let list = match sources {
             RingSources::Only(list) => list.clone(),
             RingSources::All => {
@@ -173,6 +172,8 @@ impl ClusterRing {
                 names.into_iter().collect()
             }
         };
+        // After the sources: a later map may have come with them.
+        let placed = self.inner.nodes.placed();
         Ok(list.into_iter().map(|source| (source, placed.ring_readers(&source))).collect())
     }
 }
@@ -191,27 +192,22 @@ impl RingStore for ClusterRing {
     }
 
     fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
-        let readers = self.readers(sources)?;
-        // What a source puts goes to one node, and nothing comes to the others.
-        let mut parts: BTreeMap<(u16, bool), Vec<SourceId>> = BTreeMap::new();
-        for (source, nodes) in &readers {
-            for (at, node) in nodes.iter().enumerate() {
-                parts.entry((*node, at + 1 == nodes.len())).or_default().push(*source);
+        let until = Instant::now() + wait.min(WAIT_MAX);
+        if let RingSources::Only(list) = sources
+            && !wait.is_zero()
+        {
+            // Before the wait: by an earlier map it would be for what comes to another node.
+            let placed = self.inner.nodes.placed();
+            let nodes: BTreeSet<u16> = list.iter().flat_map(|source| placed.ring_readers(source)).collect();
+            self.at(nodes.into_iter().map(|node| (node, ())), |ring, ()| ring.now())?;
+            self.inner.nodes.renew()?;
+        }
+        loop {
+            let window = self.window_by_map(begin, end, sources, until)?;
+            if !self.inner.nodes.renew()? {
+                return Ok(window);
             }
         }
-        let parts = parts.into_iter().map(|((node, comes), list)| (node, (comes, list)));
-        let found = self.at(parts, |ring, (comes, list)| {
-            ring.window(begin, end, &RingSources::Only(list), if comes { wait } else { Duration::ZERO })
-        })?;
-        let mut by_source: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
-        for part in found.into_iter().flat_map(|(_, window)| window.sources) {
-            match by_source.remove(&part.source) {
-                None => drop(by_source.insert(part.source, part)),
-                Some(known) => drop(by_source.insert(part.source, known.joined(part))),
-            }
-        }
-        let sources = readers.iter().filter_map(|(source, _)| by_source.remove(source)).collect();
-        Ok(Window { begin, end, sources })
     }
 
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<ClusterPin> {
@@ -287,8 +283,36 @@ impl RingStore for ClusterRing {
 }
 
 impl ClusterRing {
+    /// The window by the map that the client has.
+    fn window_by_map(&self, begin: u64, end: u64, sources: &RingSources, until: Instant) -> Result<Window> {
+        let readers = self.readers(sources)?;
+        // What a source puts goes to one node, and nothing comes to the others.
+        let mut parts: BTreeMap<(u16, bool), Vec<SourceId>> = BTreeMap::new();
+        for (source, nodes) in &readers {
+            for (at, node) in nodes.iter().enumerate() {
+                parts.entry((*node, at + 1 == nodes.len())).or_default().push(*source);
+            }
+        }
+        let parts = parts.into_iter().map(|((node, comes), list)| (node, (comes, list)));
+        let found = self.at(parts, |ring, (comes, list)| {
+            let wait = if comes { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            ring.window(begin, end, &RingSources::Only(list), wait)
+        })?;
+        let mut by_source: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
+        for part in found.into_iter().flat_map(|(_, window)| window.sources) {
+            let part = match by_source.remove(&part.source) {
+                None => part,
+                Some(known) => known.joined(part),
+            };
+            by_source.insert(part.source, part);
+        }
+        let sources = readers.iter().filter_map(|(source, _)| by_source.remove(source)).collect();
+        Ok(Window { begin, end, sources })
+    }
+
     /// Where a pin of these sources is to be made, and of which of them. A pin of all is one of all on every node, also of those that come.
     fn pinned_at(&self, sources: &RingSources) -> Vec<(u16, RingSources)> {
+        self.inner.nodes.catch_up();
         let placed = self.inner.nodes.placed();
         let RingSources::Only(list) = sources else {
             return placed.nodes().map(|node| (node.id, RingSources::All)).collect();

@@ -22,6 +22,7 @@ impl ClusterClient {
     /// As [`crate::Client::get_any`], with the name of the node, where no other one had any.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
         let end = Instant::now() + request.wait;
+        self.inner.nodes.catch_up();
         let nodes: Vec<u16> = self.placed().nodes().map(|node| node.id).collect();
         let mut leases: Vec<Lease> = Vec::new();
         let mut failed = None;

@@ -163,6 +163,8 @@ pub(super) struct Outbox<S: ServedStore> {
     is_last: bool,
     /// Something could not: what comes after it makes no sense any more.
     is_over: bool,
+    /// Of the map that the node went by when the last request came.
+    pub(super) epoch: u32,
 }
 
 impl<S: ServedStore> Outbox<S> {
@@ -178,6 +180,7 @@ impl<S: ServedStore> Outbox<S> {
             window: 64 << 10,
             is_last: false,
             is_over: false,
+            epoch: 0,
         }
     }
 
@@ -270,7 +273,7 @@ impl<S: ServedStore> Outbox<S> {
         if self.is_over && !head.flags.is_error() {
             return;
         }
-        let head = head.with(&meta, payload_bytes);
+        let head = FrameHead { epoch: self.epoch, ..head.with(&meta, payload_bytes) };
         self.held.push_back(Frame { head, meta, pieces });
     }
 
