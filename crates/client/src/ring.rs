@@ -400,12 +400,17 @@ impl Window {
 }
 
 impl SourceWindow {
+    /// What is gone was there.
+    fn has_evicted(&self) -> bool {
+        self.first.is_none() && self.coverage.iter().any(|stretch| stretch.state == Coverage::Gone)
+    }
+
     /// What two nodes have of a source: between them it moved from one to the other.
     pub(crate) fn joined(self, other: SourceWindow) -> SourceWindow {
+        let coverage = join_coverage((&self.coverage, self.has_evicted()), (&other.coverage, other.has_evicted()));
         let mut fragments = [self.fragments, other.fragments].into_iter().flatten().collect::<Vec<_>>();
         fragments.sort_by_key(|fragment| (fragment.about.timestamp, fragment.about.span));
         fragments.dedup_by_key(|fragment| (fragment.about.timestamp, fragment.about.span, fragment.about.checksum));
-        let coverage = join_coverage(&self.coverage, &other.coverage);
         // Where one of them has evicted something, what was there before is not known.
         let first = self.first.zip(other.first).map(|(one, other)| one.min(other));
         SourceWindow { source: self.source, coverage, first, fragments }
@@ -427,26 +432,30 @@ impl SourceWindow {
     }
 }
 
-/// What is known of each tick by the one or the other: what one has not got yet the other may have evicted.
-fn join_coverage(one: &[Stretch], other: &[Stretch]) -> Vec<Stretch> {
-    let rank = |state: Coverage| match state {
+/// What is known of each tick by the one or the other, each with whether it has evicted something: what one has not got yet the other may
+/// have evicted, and what never arrived at one may have been there.
+fn join_coverage(one: (&[Stretch], bool), other: (&[Stretch], bool)) -> Vec<Stretch> {
+    let rank = |(state, has_evicted): (Coverage, bool)| match state {
         Coverage::Complete => 0,
-        Coverage::Gap(_) => 1,
-        Coverage::Gone => 2,
-        Coverage::NotYet => 3,
+        Coverage::Gap(cause) if cause != GapCause::NeverArrived => 1,
+        Coverage::Gone if has_evicted => 2,
+        Coverage::Gap(_) => 3,
+        Coverage::Gone => 4,
+        Coverage::NotYet => 5,
     };
     let ends = |all: &[Stretch]| all.iter().flat_map(|stretch| [stretch.begin, stretch.end]).collect::<Vec<_>>();
-    let mut cuts = [ends(one), ends(other)].concat();
+    let mut cuts = [ends(one.0), ends(other.0)].concat();
     cuts.sort_unstable();
     cuts.dedup();
     let mut all: Vec<Stretch> = Vec::new();
     for cut in cuts.windows(2) {
         let (begin, end) = (cut[0], cut[1]);
-        let of = |stretches: &[Stretch]| {
+        let of = |(stretches, has_evicted): (&[Stretch], bool)| {
             let found = stretches.iter().find(|stretch| (stretch.begin..stretch.end).contains(&begin));
-            found.map(|stretch| stretch.state)
+            found.map(|stretch| (stretch.state, has_evicted))
         };
-        let Some(state) = [of(one), of(other)].into_iter().flatten().min_by_key(|state| rank(*state)) else { continue };
+        let known = [of(one), of(other)].into_iter().flatten().min_by_key(|known| rank(*known));
+        let Some((state, _)) = known else { continue };
         match all.last_mut() {
             Some(last) if last.state == state && last.end == begin => last.end = end,
             _ => all.push(Stretch { begin, end, state }),
@@ -610,9 +619,16 @@ mod tests {
         let before = known(&[Gone, Complete, lost, Complete, NotYet, NotYet, NotYet, NotYet]);
         let after = known(&[Gone, Gone, Gone, Gone, Gone, Complete, Complete, NotYet]);
         let both = known(&[Gone, Complete, lost, Complete, Gone, Complete, Complete, NotYet]);
-        assert_eq!(join_coverage(&before, &after), both);
-        assert_eq!(join_coverage(&after, &before), both);
-        assert_eq!(join_coverage(&before, &before), before);
-        assert_eq!(join_coverage(&before, &[]), before);
+        for evicted in [false, true] {
+            assert_eq!(join_coverage((&before, true), (&after, evicted)), both);
+            assert_eq!(join_coverage((&after, evicted), (&before, true)), both);
+        }
+        assert_eq!(join_coverage((&before, true), (&before, true)), before);
+        assert_eq!(join_coverage((&before, true), (&[], false)), before);
+        // It moved away and back: what came to the other one meanwhile never arrived here, and is evicted there.
+        let (here, there) = ([Complete, Gap(GapCause::NeverArrived), Complete], [Gone, Gone, NotYet]);
+        let joined = |evicted| join_coverage((&known(&here), false), (&known(&there), evicted));
+        assert_eq!(joined(true), known(&[Complete, Gone, Complete]));
+        assert_eq!(joined(false), known(&here), "it had nothing before");
     }
 }

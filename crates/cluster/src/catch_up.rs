@@ -76,8 +76,8 @@ impl Keyspace {
             for (source, from, set) in words.masks {
                 self.send(peer, signed, &Control::Mask { run, source, from, set }).await?;
             }
-            for (source, set) in words.by_policy {
-                self.send(peer, signed, &Control::MaskByPolicy { run, source, set }).await?;
+            if words.config.auto_mask.is_some() {
+                self.send(peer, signed, &Control::MasksByPolicy { run, sources: words.by_policy }).await?;
             }
             // A close that its home gave up, with its life.
             self.send(peer, signed, &Control::AbandonClose { run }).await?;

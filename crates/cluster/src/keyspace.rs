@@ -391,7 +391,7 @@ impl Keyspace {
     /// Those of the call; `Fenced` for an order that comes late, or of a node that is not the home by this node's map.
     pub(crate) async fn obey(&self, node: u16, number: (u32, u64), signed: &str, order: Control) -> Result<Vec<u8>> {
         let run = match &order {
-            Control::BeginClose { run } | Control::AbandonClose { run } | Control::MaskByPolicy { run, .. } => *run,
+            Control::BeginClose { run } | Control::AbandonClose { run } | Control::MasksByPolicy { run, .. } => *run,
             Control::HoldAs { .. } => 0,
             other => run_of(other)?,
         };

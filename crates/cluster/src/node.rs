@@ -368,8 +368,10 @@ impl RunHome for Asker {
 }
 
 impl Orders for Node {
-    fn epoch(&self) -> u32 {
-        self.inner.keyspaces.values().next().map_or(0, |keyspace| keyspace.store.epoch())
+    fn epoch(&self, keyspace: &str) -> u32 {
+        // A ring goes by the map of the first store, as `map` answers it.
+        let keyspaces = &self.inner.keyspaces;
+        keyspaces.get(keyspace).or_else(|| keyspaces.values().next()).map_or(0, |keyspace| keyspace.store.epoch())
     }
 
     fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering {

@@ -26,7 +26,7 @@ pub(crate) fn carry_out(store: &Store, signed: &str, order: &Control) -> Result<
         Control::AbandonClose { run } => json(store.abandon_close(*run)?),
         Control::Mask { run, source, from, set: true } => json(store.mask(*run, source, from.as_ref())?),
         Control::Mask { run, source, from, set: false } => json(store.unmask(*run, source, from.as_ref())?),
-        Control::MaskByPolicy { run, source, set } => json(store.mask_by_policy(*run, source, *set)?),
+        Control::MasksByPolicy { run, sources } => json(store.set_masks_by_policy(*run, sources)?),
         Control::Prescale { run, name, factor, from } => json(store.prescale(*run, name, *factor, from.as_ref())?),
         Control::Hold { run, conditions } => {
             let conditions = words(conditions);

@@ -52,12 +52,11 @@ impl Keyspace {
                 _ => {}
             }
         }
-        for (source, set) in self.store.judge_misses(run, &told) {
-            let order = Control::MaskByPolicy { run, source, set };
-            let _one_after_another = self.in_turn().await?;
-            self.here_as(Signature::AUTO, &order).await?;
-            self.have_done(Signature::AUTO, &order).await;
-        }
+        let Some(sources) = self.store.judge_misses(run, &told) else { return Ok(()) };
+        let order = Control::MasksByPolicy { run, sources };
+        let _one_after_another = self.in_turn().await?;
+        self.here_as(Signature::AUTO, &order).await?;
+        self.have_done(Signature::AUTO, &order).await;
         Ok(())
     }
 }

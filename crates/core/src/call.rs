@@ -126,6 +126,8 @@ calls! {
     Device, "device", Admin, Safe, None;
     /// A node of the cluster does what the home of a run did, or is asked to do it as the home.
     Order, "order", Peer, Safe, None;
+    /// The home of a run asks a node what it has counted for the run's policy.
+    Misses, "misses", Peer, Looks, None;
     /// A producer reports what it offered. A repetition would count it twice.
     Producer, "producer", Write, Never, None;
     /// Accounts, sources, statistics, reasons.

@@ -98,7 +98,7 @@ pub trait KeepsTicks {
     /// Moves the pin to other ticks of its sources, and its deadline to `duration` from now, in one step.
     ///
     /// # Errors
-    /// `Full` beyond the quota; then the pin keeps what it did. `Fenced` where it has expired.
+    /// `Full` beyond the quota; then the pin keeps what it did. `Fenced` where it has expired, or a source has moved to another node.
     fn move_to(&mut self, begin: u64, end: u64, duration: Duration) -> Result<()>;
 }
 

@@ -18,12 +18,12 @@ pub trait Orders: Send + Sync {
     /// Those of the call; `Unavailable` where the home does not answer.
     fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering;
 
-    /// Epoch of the map that the node goes by: each answer says it, so that a client hears of nodes that it does not know.
-    fn epoch(&self) -> u32;
+    /// Epoch of the map that the node goes by for a keyspace: each answer says it, so that a client hears of nodes that it does not know.
+    fn epoch(&self, keyspace: &str) -> u32;
 }
 
 /// Whether a call goes through the home of a run, or is between nodes.
 pub(crate) fn is_order(control: &Control) -> bool {
-    let of_all = [Call::Run, Call::Mask, Call::Prescale, Call::Hold, Call::ReleaseHold, Call::Order];
+    let of_all = [Call::Run, Call::Mask, Call::Prescale, Call::Hold, Call::ReleaseHold, Call::Order, Call::Misses];
     of_all.contains(&control.call()) || matches!(control, Control::Cluster | Control::Map)
 }

@@ -123,10 +123,10 @@ impl Shared {
         debug_assert!(told, "a server is told once of which node it is");
     }
 
-    /// Epoch of the map that this node goes by; 0 outside of a cluster.
+    /// Epoch of the map that this node goes by for a keyspace; 0 outside of a cluster.
     #[inline]
-    pub(crate) fn epoch(&self) -> u32 {
-        self.orders.get().map_or(0, |node| node.epoch())
+    pub(crate) fn epoch(&self, keyspace: &str) -> u32 {
+        self.orders.get().map_or(0, |node| node.epoch(keyspace))
     }
 
     /// Whether this is a node of a cluster.

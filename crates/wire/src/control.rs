@@ -195,14 +195,12 @@ pub enum Control {
         /// Sources.
         sources: Vec<Source>,
     },
-    /// The policy of a run masks a source, or with `set` false unmasks it. Answers null.
-    MaskByPolicy {
+    /// The policy of a run masks these sources, and no others; what a person has masked stays so. Answers null.
+    MasksByPolicy {
         /// Its run.
         run: u64,
-        /// The source.
-        source: Source,
-        /// Masked or not.
-        set: bool,
+        /// The sources.
+        sources: Vec<Source>,
     },
     /// The hold that its home has under this number. Answers null.
     HoldAs {
@@ -395,9 +393,9 @@ impl Control {
             | Control::Depart { .. }
             | Control::BeginClose { .. }
             | Control::AbandonClose { .. }
-            | Control::Misses { .. }
-            | Control::MaskByPolicy { .. }
+            | Control::MasksByPolicy { .. }
             | Control::HoldAs { .. } => Call::Order,
+            Control::Misses { .. } => Call::Misses,
             Control::Prescale { .. } => Call::Prescale,
             Control::Hold { .. } => Call::Hold,
             Control::ReleaseHold { .. } => Call::ReleaseHold,

@@ -183,7 +183,7 @@ impl ClusterClient {
         }
         let elsewhere = |at: &usize| matches!(&outcomes[*at], Some(Err(error)) if may_be_elsewhere(error));
         let left: Vec<usize> = (0..puts.len()).filter(elsewhere).collect();
-        if !left.is_empty() && self.inner.nodes.learn() {
+        if !left.is_empty() && self.inner.nodes.learn(placed.map.epoch()) {
             // Those that have another place by the later map go there.
             let moved: Vec<usize> =
                 left.into_iter().filter(|&at| self.placed().route(self.schema(), &puts[at].0) != routes[at]).collect();
@@ -316,7 +316,7 @@ impl ClusterClient {
     /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others.
     pub(super) fn held(&self, keys: &[Key]) -> Vec<AtHolder> {
         if keys.iter().any(|key| self.holder(key).is_none()) {
-            self.inner.nodes.learn();
+            self.inner.nodes.learn(self.inner.nodes.epoch());
         }
         let no_table = |key: &Key| {
             let name = self.schema().text(key.as_bytes());

@@ -141,11 +141,16 @@ impl ClusterClient {
 
     /// Makes a call about one event at its home; once more where that is another one by a later map.
     fn at_home<T>(&self, primary: &[u8], call: impl Fn(&Client) -> Result<T>) -> Result<T> {
-        let home = self.home(primary);
+        let placed = self.placed();
+        let home = placed.home(self.schema(), primary);
         let answer = self.node(home).and_then(|client| call(&client));
         match answer {
             // Fenced by a token, or by a map: only the map can be fetched again.
-            Err(error) if may_be_elsewhere(&error) && self.inner.nodes.learn() && self.home(primary) != home => {
+            Err(error)
+                if may_be_elsewhere(&error)
+                    && self.inner.nodes.learn(placed.map.epoch())
+                    && self.home(primary) != home =>
+            {
                 call(&self.node(self.home(primary))?)
             }
             answer => answer,

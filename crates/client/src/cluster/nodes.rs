@@ -12,8 +12,10 @@ use forebay_wire::Control;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Least time between two fetches of a map of which an answer said that it is there.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long nodes are asked for a later map, after one has fenced a call or has not answered it.
 const LEARN: Duration = Duration::from_secs(2);
@@ -81,16 +83,23 @@ impl Placed {
         })
     }
 
-    /// The nodes that may have something of a source of a ring: that of the latest table is the last one. All of them for a source that
-    /// no table names.
+    /// Whether a table of a ring gives something to a node: others need not serve it.
+    pub(super) fn has_ring(&self, node: &Node) -> bool {
+        node.state != NodeState::Gone && self.keyspace.tables().iter().any(|table| table.has_holder(node.id))
+    }
+
+    /// The nodes that may have something of a source of a ring: that of the latest table is the last one. All that have the ring for a
+    /// source that no table names.
     pub(super) fn ring_readers(&self, source: &SourceId) -> Vec<u16> {
+        let all: Vec<u16> = self.nodes().filter(|node| self.has_ring(node)).map(|node| node.id).collect();
         let mut nodes: Vec<u16> = Vec::new();
         for table in self.keyspace.tables() {
             let holder = table.holders(&source.values()).and_then(|nodes| nodes.first().copied());
+            let holder = holder.filter(|node| all.contains(node));
             nodes.retain(|node| Some(*node) != holder);
             nodes.extend(holder);
         }
-        if nodes.is_empty() { self.nodes().map(|node| node.id).collect() } else { nodes }
+        if nodes.is_empty() { all } else { nodes }
     }
 
     /// The nodes that may have something.
@@ -118,8 +127,8 @@ pub(super) struct Nodes<C> {
     /// Made when they are needed.
     clients: Mutex<BTreeMap<u16, C>>,
     contact: Option<Contact>,
-    /// The highest epoch for which the map was fetched because an answer had said it.
-    fetched_for: AtomicU32,
+    /// When the map was fetched last because an answer had said that there is a later one.
+    tried: Mutex<Option<Instant>>,
     make: Make<C>,
 }
 
@@ -133,12 +142,24 @@ impl<C: OfNode> Nodes<C> {
     ) -> Nodes<C> {
         let options = Options { keyspace: keyspace.to_owned(), ..options };
         let (placed, make) = (RwLock::new(placed), Box::new(make));
-        let fetched_for = AtomicU32::new(0);
-        Nodes { keyspace: keyspace.to_owned(), options, placed, clients: Mutex::default(), contact, fetched_for, make }
+        Nodes {
+            keyspace: keyspace.to_owned(),
+            options,
+            placed,
+            clients: Mutex::default(),
+            contact,
+            tried: Mutex::default(),
+            make,
+        }
     }
 
     pub(super) fn placed(&self) -> Arc<Placed> {
         self.placed.read().clone()
+    }
+
+    /// Epoch of the map.
+    pub(super) fn epoch(&self) -> u32 {
+        self.placed.read().map.epoch()
     }
 
     /// The client of a node, where there is one.
@@ -179,15 +200,21 @@ impl<C: OfNode> Nodes<C> {
         for address in &node.at {
             match Pool::connect(address, options.clone()).and_then(&self.make) {
                 Ok(client) => return Ok(client),
+                // It answers, and refuses.
+                Err(error) if error.kind() == Kind::Invalid => return Err(named(node, &error)),
                 Err(error) => reasons.push(error.message().to_owned()),
             }
         }
         Err(Error::unavailable(format!("node {} (`{}`): {}", node.id, node.name, reasons.join("; "))))
     }
 
-    /// Fetches the map from the nodes that answer; `true` if one of them has a later one of the same cluster.
-    pub(super) fn learn(&self) -> bool {
+    /// Fetches the map from the nodes that answer; `true` if the client goes by a later one than that of this epoch now.
+    pub(super) fn learn(&self, since: u32) -> bool {
         let placed = self.placed();
+        // Another thread was told the same.
+        if placed.map.epoch() > since {
+            return true;
+        }
         // Not for the time of a call: a node that does not answer, for which all this may be, would keep the call as long again.
         let options = Options { deadline: self.options.deadline.min(LEARN), ..self.options.clone() };
         let ask = |node: &Node| {
@@ -200,9 +227,8 @@ impl<C: OfNode> Nodes<C> {
         let maps = each(&placed.nodes().collect::<Vec<_>>(), ask).into_iter().filter_map(Result::ok);
         let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace).ok());
-        let is_later = newest.is_some();
         newest.into_iter().for_each(|newest| self.go_on(newest));
-        is_later
+        self.epoch() > since
     }
 
     pub(super) fn go_on(&self, later: Arc<Placed>) {
@@ -213,7 +239,7 @@ impl<C: OfNode> Nodes<C> {
 
     /// The epoch of a later map, where an answer has said that there is one.
     fn heard(&self) -> Option<u32> {
-        let known = self.placed.read().map.epoch();
+        let known = self.epoch();
         self.clients.lock().values().map(|client| client.pool().epoch()).max().filter(|epoch| *epoch > known)
     }
 
@@ -223,8 +249,7 @@ impl<C: OfNode> Nodes<C> {
     /// `Unavailable` where no node gives it.
     pub(super) fn renew(&self) -> Result<bool> {
         let Some(epoch) = self.heard() else { return Ok(false) };
-        self.learn();
-        if self.placed().map.epoch() >= epoch {
+        if self.learn(epoch - 1) {
             return Ok(true);
         }
         Err(Error::unavailable(format!(
@@ -232,10 +257,14 @@ impl<C: OfNode> Nodes<C> {
         )))
     }
 
-    /// The same for a call that goes to some nodes and does without the others: no more than once for each epoch.
+    /// The same for a call that goes to some nodes and does without the others: no more than once a second.
     pub(super) fn catch_up(&self) {
-        if self.heard().is_some_and(|epoch| self.fetched_for.fetch_max(epoch, Ordering::Relaxed) < epoch) {
-            self.learn();
+        let Some(epoch) = self.heard() else { return };
+        let mut tried = self.tried.lock();
+        if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
+            *tried = Some(Instant::now());
+            drop(tried);
+            self.learn(epoch - 1);
         }
     }
 
@@ -244,21 +273,40 @@ impl<C: OfNode> Nodes<C> {
     /// # Errors
     /// That of a node, with its name.
     pub(super) fn everywhere<T: Send>(&self, call: impl Fn(&C) -> Result<T> + Sync) -> Result<Vec<(NodeName, T)>> {
+        self.at_all(|_, _| true, call)
+    }
+
+    /// The same of the nodes that this picks of a map.
+    ///
+    /// # Errors
+    /// As [`Nodes::everywhere`].
+    pub(super) fn at_all<T: Send>(
+        &self,
+        picks: impl Fn(&Placed, &Node) -> bool,
+        call: impl Fn(&C) -> Result<T> + Sync,
+    ) -> Result<Vec<(NodeName, T)>> {
         let mut answers: Vec<(NodeName, T)> = Vec::new();
         loop {
             let placed = self.placed();
             let is_new = |node: &&Node| answers.iter().all(|(name, _)| name.0 != node.id);
-            let nodes: Vec<&Node> = placed.nodes().filter(is_new).collect();
+            let nodes: Vec<&Node> = placed.nodes().filter(is_new).filter(|node| picks(&placed, node)).collect();
             let asked = each(&nodes, |node| {
                 // Without a connection the error has the node's name.
                 let client = self.node(node.id)?;
                 call(&client).map_err(|error| named(node, &error))
             });
-            let names = nodes.iter().map(|node| (node.id, node.name.clone()));
-            let asked: Vec<_> = names.zip(asked).map(|(name, answer)| Ok((name, answer?))).collect::<Result<_>>()?;
-            answers.extend(asked);
-            if !self.renew()? {
-                return Ok(answers);
+            let mut failed = None;
+            for (node, answer) in nodes.into_iter().zip(asked) {
+                match answer {
+                    Ok(answer) => answers.push(((node.id, node.name.clone()), answer)),
+                    Err(error) => drop(failed.get_or_insert(error)),
+                }
+            }
+            // By a later map a node that failed may be elsewhere, or gone.
+            match (self.renew(), failed) {
+                (Ok(true), _) => {}
+                (_, Some(error)) => return Err(error),
+                (renewed, None) => return renewed.map(|_| answers),
             }
         }
     }

@@ -16,13 +16,15 @@ use crate::put::too_few;
 use crate::ring::{RingClient, RingFrame, RingPin, SourceWindow, WAIT_MAX, Window};
 use forebay_core::map::ClusterMap;
 use forebay_core::{
-    KeepsTicks, Ledger, Result, RingChunkInfo, RingKeyspace, RingOutcome, RingPinStatus, RingPut, RingSourceStatus,
-    RingSources, RingStats, RingStore, SourceId,
+    Coverage, Error, KeepsTicks, Ledger, Result, RingChunkInfo, RingKeyspace, RingOutcome, RingPinStatus, RingPut,
+    RingSourceStatus, RingSources, RingStats, RingStore, SourceId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long one node is waited for before all that may have something of a source are looked at again.
+const SLICE: Duration = Duration::from_millis(100);
 /// Numbers of pins in a cluster have that of their node above these bits.
 const PIN_BITS: u32 = 48;
 
@@ -104,7 +106,7 @@ impl ClusterRing {
         self.put_by(&before, frames, 0..frames.len(), &mut outcomes);
         let refused = |at: &usize| outcomes[*at].as_ref().is_err_and(may_be_elsewhere);
         let refused: Vec<usize> = (0..frames.len()).filter(refused).collect();
-        if !refused.is_empty() && self.inner.nodes.learn() {
+        if !refused.is_empty() && self.inner.nodes.learn(before.map.epoch()) {
             let now = self.inner.nodes.placed();
             let holder =
                 |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
@@ -156,9 +158,9 @@ impl ClusterRing {
         beside(parts, true, one).into_iter().collect()
     }
 
-    /// Makes a call at every node, also at those of a map that is later than the client's.
+    /// Makes a call at every node that has the ring, also at those of a map that is later than the client's.
     fn everywhere<T: Send>(&self, call: impl Fn(&RingClient) -> Result<T> + Sync) -> Result<Vec<(u16, T)>> {
-        let answers = self.inner.nodes.everywhere(call)?;
+        let answers = self.inner.nodes.at_all(Placed::has_ring, call)?;
         Ok(answers.into_iter().map(|((node, _), answer)| (node, answer)).collect())
     }
 
@@ -193,43 +195,62 @@ impl RingStore for ClusterRing {
 
     fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
         let until = Instant::now() + wait.min(WAIT_MAX);
-        if let RingSources::Only(list) = sources
-            && !wait.is_zero()
-        {
-            // Before the wait: by an earlier map it would be for what comes to another node.
-            let placed = self.inner.nodes.placed();
-            let nodes: BTreeSet<u16> = list.iter().flat_map(|source| placed.ring_readers(source)).collect();
-            self.at(nodes.into_iter().map(|node| (node, ())), |ring, ()| ring.now())?;
-            self.inner.nodes.renew()?;
-        }
+        let names: Vec<SourceId> = self.readers(sources)?.into_iter().map(|(source, _)| source).collect();
+        let mut whole: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
         loop {
-            let window = self.window_by_map(begin, end, sources, until)?;
-            if !self.inner.nodes.renew()? {
-                return Ok(window);
+            let left = until.saturating_duration_since(Instant::now());
+            let lacks = names.iter().filter(|name| !whole.contains_key(name)).copied().collect();
+            let found = match self.look(begin, end, lacks, left.min(SLICE)) {
+                // By a later map the node may be elsewhere.
+                Err(error) if self.inner.nodes.renew().is_ok_and(|later| !later) => return Err(error),
+                found => found.unwrap_or_default(),
+            };
+            let is_later = self.inner.nodes.renew()?;
+            let is_over = left.is_zero() && !is_later;
+            let ends = |window: &SourceWindow| window.coverage.iter().all(|stretch| stretch.state != Coverage::NotYet);
+            whole.extend(found.into_iter().filter(|(_, window)| is_over || ends(window)));
+            if names.iter().all(|name| whole.contains_key(name)) {
+                let sources = names.iter().filter_map(|name| whole.remove(name)).collect();
+                return Ok(Window { begin, end, sources });
+            }
+            if is_over {
+                return Err(Error::internal("a node answers to other sources than it was asked for"));
             }
         }
     }
 
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<ClusterPin> {
-        let pins = self.at(self.pinned_at(sources), |ring, list| ring.pin(begin, end, &list, duration))?;
-        Ok(ClusterPin { pins, ticks: (begin, end) })
+        loop {
+            let at = self.pinned_at(sources);
+            let pins = self.at(at.clone(), |ring, list| ring.pin(begin, end, &list, duration))?;
+            // Those of the earlier map end here.
+            if !self.inner.nodes.renew()? || self.pinned_at(sources) == at {
+                return Ok(ClusterPin { ring: self.clone(), at, pins, sources: sources.clone(), ticks: (begin, end) });
+            }
+        }
     }
 
     fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>> {
-        let mut kept = Vec::new();
-        // One after the other: where one is refused, those before it end.
-        for (node, list) in self.pinned_at(sources) {
-            match self.at([(node, list)], |ring, list| ring.keep(begin, end, &list, duration)) {
-                Ok(one) => {
-                    kept.extend(one.into_iter().map(|(node, pin)| RingPinStatus { id: number(node, pin.id), ..pin }))
-                }
-                Err(error) => {
-                    kept.iter().for_each(|pin: &RingPinStatus| _ = self.unpin(pin.id));
-                    return Err(error);
+        loop {
+            let (at, mut kept) = (self.pinned_at(sources), Vec::new());
+            let give_up = |kept: &[RingPinStatus]| kept.iter().for_each(|pin| _ = self.unpin(pin.id));
+            // One after the other: where one is refused, those before it end.
+            for (node, list) in at.clone() {
+                match self.at([(node, list)], |ring, list| ring.keep(begin, end, &list, duration)) {
+                    Ok(one) => {
+                        kept.extend(one.into_iter().map(|(_, pin)| RingPinStatus { id: number(node, pin.id), ..pin }));
+                    }
+                    Err(error) => {
+                        give_up(&kept);
+                        return Err(error);
+                    }
                 }
             }
+            if !self.inner.nodes.renew()? || self.pinned_at(sources) == at {
+                return Ok(kept);
+            }
+            give_up(&kept);
         }
-        Ok(kept)
     }
 
     fn unpin(&self, id: u64) -> Result<bool> {
@@ -283,20 +304,24 @@ impl RingStore for ClusterRing {
 }
 
 impl ClusterRing {
-    /// The window by the map that the client has.
-    fn window_by_map(&self, begin: u64, end: u64, sources: &RingSources, until: Instant) -> Result<Window> {
-        let readers = self.readers(sources)?;
-        // What a source puts goes to one node, and nothing comes to the others.
+    /// What the nodes have of some sources now, or after a short wait.
+    fn look(
+        &self,
+        begin: u64,
+        end: u64,
+        sources: Vec<SourceId>,
+        wait: Duration,
+    ) -> Result<BTreeMap<SourceId, SourceWindow>> {
+        // What a source puts goes to one node, mostly that of the latest table: the others are not waited for.
         let mut parts: BTreeMap<(u16, bool), Vec<SourceId>> = BTreeMap::new();
-        for (source, nodes) in &readers {
+        for (source, nodes) in self.readers(&RingSources::Only(sources))? {
             for (at, node) in nodes.iter().enumerate() {
-                parts.entry((*node, at + 1 == nodes.len())).or_default().push(*source);
+                parts.entry((*node, at + 1 == nodes.len())).or_default().push(source);
             }
         }
         let parts = parts.into_iter().map(|((node, comes), list)| (node, (comes, list)));
         let found = self.at(parts, |ring, (comes, list)| {
-            let wait = if comes { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
-            ring.window(begin, end, &RingSources::Only(list), wait)
+            ring.window(begin, end, &RingSources::Only(list), if comes { wait } else { Duration::ZERO })
         })?;
         let mut by_source: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
         for part in found.into_iter().flat_map(|(_, window)| window.sources) {
@@ -306,16 +331,15 @@ impl ClusterRing {
             };
             by_source.insert(part.source, part);
         }
-        let sources = readers.iter().filter_map(|(source, _)| by_source.remove(source)).collect();
-        Ok(Window { begin, end, sources })
+        Ok(by_source)
     }
 
     /// Where a pin of these sources is to be made, and of which of them. A pin of all is one of all on every node, also of those that come.
     fn pinned_at(&self, sources: &RingSources) -> Vec<(u16, RingSources)> {
-        self.inner.nodes.catch_up();
         let placed = self.inner.nodes.placed();
         let RingSources::Only(list) = sources else {
-            return placed.nodes().map(|node| (node.id, RingSources::All)).collect();
+            let all = placed.nodes().filter(|node| placed.has_ring(node));
+            return all.map(|node| (node.id, RingSources::All)).collect();
         };
         let mut parts: BTreeMap<u16, Vec<SourceId>> = BTreeMap::new();
         for source in list {
@@ -327,6 +351,10 @@ impl ClusterRing {
 
 /// Stretches of ticks that the nodes of a cluster keep until this is dropped.
 pub struct ClusterPin {
+    ring: ClusterRing,
+    /// Of what, by the map as it was.
+    sources: RingSources,
+    at: Vec<(u16, RingSources)>,
     pins: Vec<(u16, RingPin)>,
     ticks: (u64, u64),
 }
@@ -347,7 +375,18 @@ impl KeepsTicks for ClusterPin {
             }
         }
         self.ticks = (begin, end);
-        Ok(())
+        // By a later map ticks that are still to come may be another node's.
+        self.ring.inner.nodes.renew()?;
+        match self.ring.pinned_at(&self.sources) == self.at {
+            true => Ok(()),
+            false => {
+                // The new one must not be refused for these.
+                self.pins.clear();
+                Err(Error::fenced(
+                    "a source of this pin has moved to another node, and the pin has ended: make a new one",
+                ))
+            }
+        }
     }
 }
 

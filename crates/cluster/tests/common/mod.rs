@@ -30,7 +30,7 @@ pub(crate) fn keyspace() -> Keyspace {
 pub(crate) struct Member {
     pub(crate) store: Store,
     pub(crate) node: Arc<Node>,
-    /// Where the map has one.
+    /// Of those that have one.
     pub(crate) ring: Option<Ring>,
     server: Option<Server>,
 }
@@ -43,6 +43,8 @@ pub(crate) struct Cluster {
     pub(crate) server: ServerConfig,
     /// As whom the nodes speak to each other.
     pub(crate) secret: Vec<u8>,
+    /// Nodes that have a ring.
+    rings: Vec<u16>,
 }
 
 impl Cluster {
@@ -70,17 +72,21 @@ impl Cluster {
         )
     }
 
-    /// Sources 0, 1 and 2 of a ring are on these nodes.
-    pub(crate) fn with_rings([first, second, third]: [u16; 3]) -> Cluster {
+    /// Sources 0, 1 and 2 of a ring are on these nodes; `rings` are the nodes that serve it.
+    pub(crate) fn with_rings([first, second, third]: [u16; 3], rings: &[u16]) -> Cluster {
         let name = links().name;
         let ring = Change::Keyspace { name: name.clone(), copies: 1, copies_min: 1, block: 6 };
         let sources =
             [first, second, third].into_iter().zip(0..).map(|(node, source)| (format!("{source}"), vec![node]));
         let table = Change::Table { keyspace: name, from_run: 0, sources: sources.collect() };
-        Cluster::with(&[ring, table], ServerConfig::default(), b"")
+        Cluster::made(&[ring, table], ServerConfig::default(), b"", rings)
     }
 
     fn with(changes: &[Change], server: ServerConfig, secret: &[u8]) -> Cluster {
+        Cluster::made(changes, server, secret, &[])
+    }
+
+    fn made(changes: &[Change], server: ServerConfig, secret: &[u8], rings: &[u16]) -> Cluster {
         let dir = TempDir::new();
         let stores: Vec<Store> = (1..=NODES)
             .map(|id| Store::create(&dir.path().join(format!("n{id}")), &keyspace(), config()).unwrap())
@@ -98,7 +104,7 @@ impl Cluster {
         let map = changes.iter().fold(map, |map, change| map.next_map(change).unwrap());
         drop(stores);
         let (members, secret) = ((0..NODES).map(|_| None).collect(), secret.to_vec());
-        let mut cluster = Cluster { dir, map: Arc::new(map), members, server, secret };
+        let mut cluster = Cluster { dir, map: Arc::new(map), members, server, secret, rings: rings.to_vec() };
         (1..=NODES).for_each(|id| cluster.start(id));
         cluster
     }
@@ -112,7 +118,7 @@ impl Cluster {
         let socket = socket(&self.dir, id);
         let (native, resp) = (vec![Endpoint::Unix(socket)], vec![Endpoint::Unix(self.resp(id))]);
         let config = ServerConfig { native, resp, threads: 1, ..self.server.clone() };
-        let ring = self.map.keyspace(&links().name).map(|_| open_ring(&self.dir.path().join(format!("ring{id}"))));
+        let ring = self.rings.contains(&id).then(|| open_ring(&self.dir.path().join(format!("ring{id}"))));
         let served: Vec<Served> =
             [Served::from(store.clone())].into_iter().chain(ring.clone().map(Served::Ring)).collect();
         let server = forebay_cluster::serve(served, config, &node, &options).unwrap();

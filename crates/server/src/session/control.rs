@@ -239,7 +239,7 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
         | Control::BeginClose { .. }
         | Control::AbandonClose { .. }
         | Control::Misses { .. }
-        | Control::MaskByPolicy { .. }
+        | Control::MasksByPolicy { .. }
         | Control::HoldAs { .. }
         | Control::Cluster
         | Control::Map => Err(Error::invalid("this is between the nodes of a cluster, and this server is in none")),

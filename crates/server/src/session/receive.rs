@@ -97,7 +97,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 // Before its hello a client may send little: it has shown no token yet.
                 let window = if self.peer.is_some() { u64::from(self.shared.limits.window_bytes) } else { 4096 };
                 let head = FrameHead::decode(bytes, window).map_err(|error| (FrameKind::Hello, 0, error))?;
-                self.outbox.epoch = self.shared.epoch();
+                self.outbox.epoch = self.peer.as_ref().map_or(0, |peer| self.shared.epoch(peer.served.name()));
                 // Credit of a frame is taken once: here, or earlier by `scan_credit` while the frame waited.
                 if self.incoming.scanned == 0 {
                     if self.peer.is_some() {

@@ -12,7 +12,7 @@ use crate::runs::MaskChange;
 use crate::{RunState, Store};
 use forebay_core::mutants::is_planted;
 use forebay_core::{Misses, Result, Source};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 /// The policy of one run, as it is now.
@@ -23,13 +23,15 @@ struct OfRun {
 }
 
 impl Store {
-    /// Runs under the policy, each with the sources of which it has to know what comes.
+    /// Runs under the policy that take events, each with the sources of which it has to know what comes.
     pub fn policy_asks(&self) -> Vec<(u64, Vec<Source>)> {
         let engine = self.engine();
+        let takes =
+            |run: &u64| engine.runs.known.lock().iter().any(|known| known.run == *run && known.state.takes_events());
         let sources = |of: OfRun| (of.run, engine.asked_by_policy(&of));
         let packed =
             |(run, all): (u64, Vec<Vec<u8>>)| (run, all.iter().map(|source| Source::from_packed(source)).collect());
-        engine.under_policy().into_iter().map(sources).map(packed).collect()
+        engine.under_policy().into_iter().filter(|of| takes(&of.run)).map(sources).map(packed).collect()
     }
 
     /// What this store has counted since the last call: sources that events lacked, and those that are asked for.
@@ -42,21 +44,36 @@ impl Store {
         Ok(engine.take_misses(run, &asked.iter().map(|source| source.to_vec()).collect::<Vec<_>>()))
     }
 
-    /// Judges what the nodes of a cluster have counted; answers sources to mask on all of them, and those to unmask.
-    pub fn judge_misses(&self, run: u64, told: &[(u16, Vec<Misses>)]) -> Vec<(Source, bool)> {
+    /// Judges what the nodes of a cluster have counted; answers all sources that the policy masks from now on, where that changes.
+    pub fn judge_misses(&self, run: u64, told: &[(u16, Vec<Misses>)]) -> Option<Vec<Source>> {
         let engine = self.engine();
-        let Some(of) = engine.under_policy().into_iter().find(|of| of.run == run) else { return Vec::new() };
-        engine.judge(&of, told).into_iter().map(|(source, set)| (Source::from_packed(&source), set)).collect()
+        let of = engine.under_policy().into_iter().find(|of| of.run == run)?;
+        let changes = engine.judge(&of, told);
+        let mut masked: BTreeSet<Vec<u8>> = of.masked.into_iter().collect();
+        for (source, set) in &changes {
+            if *set {
+                masked.insert(source.clone())
+            } else {
+                masked.remove(source)
+            };
+        }
+        (!changes.is_empty()).then(|| masked.iter().map(|source| Source::from_packed(source)).collect())
     }
 
-    /// As [`Store::mask`] without an event, or [`Store::unmask`], by the policy of the run: what a person has masked stays masked.
+    /// The policy of a run masks these sources and no others, as [`Store::mask`] without an event and [`Store::unmask`]; what a person
+    /// has masked stays so.
     ///
     /// # Errors
     /// As [`Store::mask`], except `OutcomeUnknown`: it does not wait for devices.
-    pub fn mask_by_policy(&self, run: u64, source: &Source, set: bool) -> Result<()> {
+    pub fn set_masks_by_policy(&self, run: u64, sources: &[Source]) -> Result<()> {
         let engine = self.engine();
-        engine.check_source(source)?;
-        engine.explained(engine.mask_by_policy(run, source.to_vec(), set))
+        engine.relieve_log_for_words();
+        sources.iter().try_for_each(|source| engine.check_source(source))?;
+        let masked = engine.known(&mut engine.runs.known.lock(), run)?.masked_by_policy();
+        let over = masked.iter().filter(|masked| sources.iter().all(|source| source[..] != masked[..]));
+        let over = over.map(|source| (source.clone(), false));
+        let mut changes = over.chain(sources.iter().map(|source| (source.to_vec(), true)));
+        changes.try_for_each(|(source, set)| engine.explained(engine.mask_by_policy(run, source, set)))
     }
 }
 

@@ -30,8 +30,8 @@ pub struct RunWords {
     pub config: RunConfig,
     /// Source, first event, and whether the mask is set or was lifted; in the order in which they were set.
     pub masks: Vec<(Source, Option<Primary>, bool)>,
-    /// What the run's policy masks now, or masked last: source, and whether it is masked.
-    pub by_policy: Vec<(Source, bool)>,
+    /// Sources that the run's policy masks.
+    pub by_policy: Vec<Source>,
 }
 
 impl Store {
@@ -119,14 +119,11 @@ impl Store {
     pub fn run_words(&self, run: u64) -> Result<RunWords> {
         let engine = self.engine();
         let known = engine.known(&mut engine.runs.known.lock(), run)?.clone();
-        let (by_policy, by_hand): (Vec<Mask>, Vec<Mask>) = known.masks.into_iter().partition(|mask| mask.automatic);
-        let source = |mask: &Mask| Source::from_packed(&mask.source);
-        let word = |mask: Mask| (source(&mask), mask.from, mask.until == Until::Open);
-        // The last one of each source: they have no first event, so that an earlier one says nothing more.
-        let last: BTreeMap<Source, bool> =
-            by_policy.iter().map(|mask| (source(mask), mask.until == Until::Open)).collect();
-        let masks = by_hand.into_iter().map(word).collect();
-        Ok(RunWords { config: known.config, masks, by_policy: last.into_iter().collect() })
+        let packed = |source: &[u8]| Source::from_packed(source);
+        let by_policy = known.masked_by_policy().iter().map(|source| packed(source)).collect();
+        let by_hand = known.masks.into_iter().filter(|mask| !mask.automatic);
+        let word = |mask: Mask| (packed(&mask.source), mask.from, mask.until == Until::Open);
+        Ok(RunWords { config: known.config, masks: by_hand.map(word).collect(), by_policy })
     }
 
     /// The first half of a close that several nodes make together: the run takes nothing until [`Store::run_close`] or
