@@ -408,11 +408,16 @@ impl SourceWindow {
     /// What two nodes have of a source: between them it moved from one to the other.
     pub(crate) fn joined(self, other: SourceWindow) -> SourceWindow {
         let coverage = join_coverage((&self.coverage, self.has_evicted()), (&other.coverage, other.has_evicted()));
+        // Where one of them has evicted something, what was there before is not known; one that has seen nothing has no say.
+        let is_new = |window: &SourceWindow| window.coverage.iter().all(|stretch| stretch.state == Coverage::NotYet);
+        let first = match (is_new(&self), is_new(&other)) {
+            (true, _) => other.first,
+            (_, true) => self.first,
+            _ => self.first.zip(other.first).map(|(one, other)| one.min(other)),
+        };
         let mut fragments = [self.fragments, other.fragments].into_iter().flatten().collect::<Vec<_>>();
         fragments.sort_by_key(|fragment| (fragment.about.timestamp, fragment.about.span));
         fragments.dedup_by_key(|fragment| (fragment.about.timestamp, fragment.about.span, fragment.about.checksum));
-        // Where one of them has evicted something, what was there before is not known.
-        let first = self.first.zip(other.first).map(|(one, other)| one.min(other));
         SourceWindow { source: self.source, coverage, first, fragments }
     }
 
@@ -532,6 +537,11 @@ impl RingPin {
         self.id
     }
 
+    /// The highest epoch of a map that its node has said.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.ring.pool().epoch()
+    }
+
     /// Bytes of the region that it holds or has reserved, whole chunks.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -625,6 +635,17 @@ mod tests {
         }
         assert_eq!(join_coverage((&before, true), (&before, true)), before);
         assert_eq!(join_coverage((&before, true), (&[], false)), before);
+        // One that has seen nothing of a source has no say of its beginning.
+        let window = |coverage: Vec<Stretch>, first| SourceWindow {
+            source: forebay_core::SourceSchema::parse(&["link:u8"]).unwrap().source(&[1]).unwrap(),
+            coverage,
+            first,
+            fragments: Vec::new(),
+        };
+        let (seen, new) = (|first| window(known(&[Gone, Complete]), first), || window(known(&[NotYet, NotYet]), None));
+        assert_eq!(seen(Some(10)).joined(new()).first, Some(10));
+        assert_eq!(new().joined(seen(Some(10))).first, Some(10));
+        assert_eq!(seen(Some(10)).joined(seen(None)).first, None);
         // It moved away and back: what came to the other one meanwhile never arrived here, and is evicted there.
         let (here, there) = ([Complete, Gap(GapCause::NeverArrived), Complete], [Gone, Gone, NotYet]);
         let joined = |evicted| join_coverage((&known(&here), false), (&known(&there), evicted));

@@ -73,7 +73,9 @@ impl Keyspace {
                 let config = words.config.to_toml(self.store.schema())?;
                 self.send(peer, signed, &Control::RunOpen { run, config }).await?;
             }
-            for (source, from, set) in words.masks {
+            // What the policy masks now is said below: its mask must not be lifted before.
+            let masks = words.masks.into_iter().filter(|mask| mask.2 || !words.by_policy.contains(&mask.0));
+            for (source, from, set) in masks {
                 self.send(peer, signed, &Control::Mask { run, source, from, set }).await?;
             }
             if words.config.auto_mask.is_some() {

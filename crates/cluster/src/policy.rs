@@ -8,6 +8,7 @@
 use crate::catch_up::read;
 use crate::keyspace::Keyspace;
 use forebay_core::{Kind, Misses, Result, Signature, Source};
+use forebay_store::Store;
 use forebay_wire::Control;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,11 +53,15 @@ impl Keyspace {
                 _ => {}
             }
         }
-        let Some(sources) = self.store.judge_misses(run, &told) else { return Ok(()) };
-        let order = Control::MasksByPolicy { run, sources };
+        let changes = self.store.judge_misses(run, &told);
+        if changes.is_empty() {
+            return Ok(());
+        }
         let _one_after_another = self.in_turn().await?;
-        self.here_as(Signature::AUTO, &order).await?;
-        self.have_done(Signature::AUTO, &order).await;
-        Ok(())
+        // The others have what is in force here, also where not all of it could be done.
+        let mask = move |store: &Store| Ok((store.mask_by_policy(run, &changes), store.run_words(run)?.by_policy));
+        let (done, sources) = self.here(mask).await?;
+        self.have_done(Signature::AUTO, &Control::MasksByPolicy { run, sources }).await;
+        done
     }
 }

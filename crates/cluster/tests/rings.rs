@@ -108,7 +108,9 @@ fn each_source_is_at_its_node_and_a_window_has_all() {
     put(&ring, &[0, 1, 2], 100..110, 4);
     assert_eq!(waiting.join().unwrap(), [0, 1, 2].map(|link| bytes(link, 90..110)));
     // Also for who does not know what it is.
-    let Either::There(same) = Connected::cluster(&cluster.addresses(), &options()).unwrap() else { panic!("a ring") };
+    let Either::There(same) = Connected::cluster(&cluster.addresses()[1..], &options()).unwrap() else {
+        panic!("a ring")
+    };
     assert_eq!(same.sources().unwrap().len(), 3);
     let events = Options { keyspace: "events".to_owned(), ..options() };
     assert!(matches!(Connected::cluster(&cluster.addresses(), &events).unwrap(), Either::Here(_)));
@@ -130,16 +132,16 @@ fn a_node_refuses_what_another_one_is_to_take() {
     refused(ring.put(&source(0), 0, SPAN, b"y", &RingPut::default()), Kind::Conflict, "");
 }
 
-/// The map with one more table: source 0 moves from node 1 to node 2, from run 5 on.
+/// The map with one more table: source 0 moves from node 1 to node 2, and source 3 is new there, from run 5 on.
 fn moved(map: &ClusterMap) -> Arc<ClusterMap> {
-    let sources = [(0, 2), (1, 3), (2, 3)].map(|(source, node): (u64, u16)| (source.to_string(), vec![node]));
+    let sources = [(0, 2), (1, 3), (2, 3), (3, 2)].map(|(source, node): (u64, u16)| (source.to_string(), vec![node]));
     Arc::new(map.next_map(&Change::Table { keyspace: links().name, from_run: 5, sources: sources.into() }).unwrap())
 }
 
 #[test]
 fn a_window_goes_over_the_move_of_a_source() {
     let cluster = Cluster::with_rings([1, 3, 3], &[1, 2, 3]);
-    let (ring, readers) = (connect(&cluster), [connect(&cluster), connect(&cluster)]);
+    let (ring, readers, other) = (connect(&cluster), [connect(&cluster), connect(&cluster)], connect(&cluster));
     put(&ring, &[0, 1], 0..50, 4);
     let hour = Duration::from_secs(3600);
     let mut held = readers.clone().map(|reader| reader.pin(0, 50, &RingSources::Only(vec![source(0)]), hour).unwrap());
@@ -158,6 +160,9 @@ fn a_window_goes_over_the_move_of_a_source() {
     for (reader, sources) in readers.iter().zip([RingSources::All, RingSources::Only(vec![source(0), source(1)])]) {
         assert_eq!(complete(reader, 0..100, &sources), [0, 1].map(|link| bytes(link, 0..100)));
     }
+    // One that goes by the map of before puts what only the later one names.
+    let new = other.put(&source(3), 50, SPAN, b"new", &RingPut { run: 5, status: 0 });
+    assert_eq!(new.unwrap(), RingOutcome::Stored);
     // What a pin is to keep from now on is the other node's as well.
     for (pin, reader) in held.iter_mut().zip(&readers) {
         refused(pin.move_to(10, 100, hour), Kind::Fenced, "has moved to another node");

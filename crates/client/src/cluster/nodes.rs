@@ -243,12 +243,13 @@ impl<C: OfNode> Nodes<C> {
         self.clients.lock().values().map(|client| client.pool().epoch()).max().filter(|epoch| *epoch > known)
     }
 
-    /// Fetches the map if an answer has said that there is a later one; `true` if there was.
+    /// Fetches the map if an answer has said that there is a later one; `true` if the client goes by a later one now than that of this
+    /// epoch, by which it asked.
     ///
     /// # Errors
     /// `Unavailable` where no node gives it.
-    pub(super) fn renew(&self) -> Result<bool> {
-        let Some(epoch) = self.heard() else { return Ok(false) };
+    pub(super) fn renew(&self, since: u32) -> Result<bool> {
+        let Some(epoch) = self.heard() else { return Ok(self.epoch() > since) };
         if self.learn(epoch - 1) {
             return Ok(true);
         }
@@ -257,15 +258,23 @@ impl<C: OfNode> Nodes<C> {
         )))
     }
 
-    /// The same for a call that goes to some nodes and does without the others: no more than once a second.
+    /// The same for a call that goes to some nodes and does without the others.
     pub(super) fn catch_up(&self) {
-        let Some(epoch) = self.heard() else { return };
-        let mut tried = self.tried.lock();
-        if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
-            *tried = Some(Instant::now());
-            drop(tried);
-            self.learn(epoch - 1);
+        if let Some(epoch) = self.heard() {
+            self.learn_rarely(epoch - 1);
         }
+    }
+
+    /// As [`Nodes::learn`], where the same may be asked again and again: no more than once a second.
+    pub(super) fn learn_rarely(&self, since: u32) -> bool {
+        {
+            let mut tried = self.tried.lock();
+            if tried.is_some_and(|at| at.elapsed() < AGAIN) {
+                return self.epoch() > since;
+            }
+            *tried = Some(Instant::now());
+        }
+        self.learn(since)
     }
 
     /// The answers of all nodes, with their numbers and names: also of those that a later map has, where an answer says that there is one.
@@ -303,7 +312,7 @@ impl<C: OfNode> Nodes<C> {
                 }
             }
             // By a later map a node that failed may be elsewhere, or gone.
-            match (self.renew(), failed) {
+            match (self.renew(placed.map.epoch()), failed) {
                 (Ok(true), _) => {}
                 (_, Some(error)) => return Err(error),
                 (renewed, None) => return renewed.map(|_| answers),
@@ -321,21 +330,25 @@ pub(super) fn named(node: &Node, error: &Error) -> Error {
 /// The first address that answers.
 ///
 /// # Errors
-/// `Invalid` for an empty list; `Unavailable` where no address answers, with the reason of each; other errors as they come.
+/// `Invalid` for an empty list, or the first one where none takes the client; `Unavailable` where no address answers, with the reason of
+/// each; other errors as they come.
 pub(crate) fn first_that_answers<A: AsRef<str>, T>(addresses: &[A], connect: impl Fn(&str) -> Result<T>) -> Result<T> {
-    let mut reasons = Vec::new();
+    let (mut reasons, mut refused) = (Vec::new(), None);
     for address in addresses {
         let address = address.as_ref();
         match connect(address) {
+            // Not every node need have a ring.
+            Err(error) if error.kind() == Kind::Invalid => drop(refused.get_or_insert(error)),
             Err(error) if error.kind() == Kind::Unavailable => {
                 reasons.push(format!("{address}: {}", error.message()));
             }
             answer => return answer,
         }
     }
-    match reasons.is_empty() {
-        true => Err(Error::invalid("no address of a node of the cluster: give at least one")),
-        false => Err(Error::unavailable(format!("no node of the cluster answers: {}", reasons.join("; ")))),
+    match (refused, reasons.is_empty()) {
+        (Some(error), _) => Err(error),
+        (None, true) => Err(Error::invalid("no address of a node of the cluster: give at least one")),
+        (None, false) => Err(Error::unavailable(format!("no node of the cluster answers: {}", reasons.join("; ")))),
     }
 }
 

@@ -16,8 +16,8 @@ use crate::put::too_few;
 use crate::ring::{RingClient, RingFrame, RingPin, SourceWindow, WAIT_MAX, Window};
 use forebay_core::map::ClusterMap;
 use forebay_core::{
-    Coverage, Error, KeepsTicks, Ledger, Result, RingChunkInfo, RingKeyspace, RingOutcome, RingPinStatus, RingPut,
-    RingSourceStatus, RingSources, RingStats, RingStore, SourceId,
+    Coverage, Error, KeepsTicks, Kind, Ledger, Result, RingChunkInfo, RingKeyspace, RingOutcome, RingPinStatus,
+    RingPut, RingSourceStatus, RingSources, RingStats, RingStore, SourceId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -104,13 +104,20 @@ impl ClusterRing {
         let mut outcomes: Vec<Result<RingOutcome>> = frames.iter().map(|_| Err(too_few())).collect();
         let before = self.inner.nodes.placed();
         self.put_by(&before, frames, 0..frames.len(), &mut outcomes);
+        let since = before.map.epoch();
         let refused = |at: &usize| outcomes[*at].as_ref().is_err_and(may_be_elsewhere);
-        let refused: Vec<usize> = (0..frames.len()).filter(refused).collect();
-        if !refused.is_empty() && self.inner.nodes.learn(before.map.epoch()) {
+        let unknown = |at: &usize| before.ring_holder(&frames[*at].source, frames[*at].options.run).is_err();
+        let fenced: Vec<usize> = (0..frames.len()).filter(refused).collect();
+        let strange: Vec<usize> = (0..frames.len()).filter(unknown).collect();
+        // A source that no table names is mostly a mistake, which is made again and again.
+        let is_later = !fenced.is_empty() && self.inner.nodes.learn(since)
+            || !strange.is_empty() && self.inner.nodes.learn_rarely(since);
+        if is_later {
+            let refused = fenced.into_iter().chain(strange);
             let now = self.inner.nodes.placed();
             let holder =
                 |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
-            let moved = refused.into_iter().filter(|at| holder(&before, *at) != holder(&now, *at));
+            let moved = refused.filter(|at| holder(&before, *at) != holder(&now, *at));
             self.put_by(&now, frames, moved.collect::<Vec<_>>(), &mut outcomes);
         }
         outcomes
@@ -176,6 +183,9 @@ impl ClusterRing {
         };
         // After the sources: a later map may have come with them.
         let placed = self.inner.nodes.placed();
+        if !placed.nodes().any(|node| placed.has_ring(node)) {
+            return Err(Error::invalid("no look-up table of the map gives any source of this ring to a node"));
+        }
         Ok(list.into_iter().map(|source| (source, placed.ring_readers(&source))).collect())
     }
 }
@@ -198,15 +208,19 @@ impl RingStore for ClusterRing {
         let names: Vec<SourceId> = self.readers(sources)?.into_iter().map(|(source, _)| source).collect();
         let mut whole: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let (left, since) = (until.saturating_duration_since(Instant::now()), self.inner.nodes.epoch());
             let lacks = names.iter().filter(|name| !whole.contains_key(name)).copied().collect();
-            let found = match self.look(begin, end, lacks, left.min(SLICE)) {
-                // By a later map the node may be elsewhere.
-                Err(error) if self.inner.nodes.renew().is_ok_and(|later| !later) => return Err(error),
-                found => found.unwrap_or_default(),
+            let found = self.look(begin, end, lacks, left.min(SLICE));
+            let found = match (self.inner.nodes.renew(since), found) {
+                // What was found by the earlier map may lack what other nodes have.
+                (Ok(true), _) => {
+                    whole.clear();
+                    continue;
+                }
+                (_, Err(error)) => return Err(error),
+                (renewed, Ok(found)) => renewed.map(|_| found)?,
             };
-            let is_later = self.inner.nodes.renew()?;
-            let is_over = left.is_zero() && !is_later;
+            let is_over = left.is_zero();
             let ends = |window: &SourceWindow| window.coverage.iter().all(|stretch| stretch.state != Coverage::NotYet);
             whole.extend(found.into_iter().filter(|(_, window)| is_over || ends(window)));
             if names.iter().all(|name| whole.contains_key(name)) {
@@ -221,35 +235,45 @@ impl RingStore for ClusterRing {
 
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<ClusterPin> {
         loop {
-            let at = self.pinned_at(sources);
-            let pins = self.at(at.clone(), |ring, list| ring.pin(begin, end, &list, duration))?;
-            // Those of the earlier map end here.
-            if !self.inner.nodes.renew()? || self.pinned_at(sources) == at {
-                return Ok(ClusterPin { ring: self.clone(), at, pins, sources: sources.clone(), ticks: (begin, end) });
+            let (since, at) = (self.inner.nodes.epoch(), self.pinned_at(sources));
+            let pins = self.at(at.clone(), |ring, list| ring.pin(begin, end, &list, duration));
+            // Those of an earlier map end here.
+            if !self.has_moved(since, &at, sources, &pins)? {
+                return Ok(ClusterPin {
+                    ring: self.clone(),
+                    at,
+                    pins: pins?,
+                    sources: sources.clone(),
+                    ticks: (begin, end),
+                });
             }
         }
     }
 
     fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>> {
         loop {
-            let (at, mut kept) = (self.pinned_at(sources), Vec::new());
-            let give_up = |kept: &[RingPinStatus]| kept.iter().for_each(|pin| _ = self.unpin(pin.id));
-            // One after the other: where one is refused, those before it end.
+            let (since, at) = (self.inner.nodes.epoch(), self.pinned_at(sources));
+            let (mut kept, mut all) = (Vec::new(), Ok(()));
             for (node, list) in at.clone() {
                 match self.at([(node, list)], |ring, list| ring.keep(begin, end, &list, duration)) {
                     Ok(one) => {
                         kept.extend(one.into_iter().map(|(_, pin)| RingPinStatus { id: number(node, pin.id), ..pin }));
                     }
                     Err(error) => {
-                        give_up(&kept);
-                        return Err(error);
+                        all = Err(error);
+                        break;
                     }
                 }
             }
-            if !self.inner.nodes.renew()? || self.pinned_at(sources) == at {
+            let moved = self.has_moved(since, &at, sources, &all);
+            if matches!((&all, &moved), (Ok(()), Ok(false))) {
                 return Ok(kept);
             }
-            give_up(&kept);
+            // All or none: nobody holds those that there are.
+            kept.iter().for_each(|pin| _ = self.unpin(pin.id));
+            if !moved? {
+                all?;
+            }
         }
     }
 
@@ -304,6 +328,25 @@ impl RingStore for ClusterRing {
 }
 
 impl ClusterRing {
+    /// Whether the map has become a later one since pins were made of some sources, and has these elsewhere, or a node that failed.
+    ///
+    /// # Errors
+    /// `Unavailable` for a later map that no node gives, unless the pins have failed already.
+    fn has_moved<T>(
+        &self,
+        since: u32,
+        at: &[(u16, RingSources)],
+        sources: &RingSources,
+        pins: &Result<T>,
+    ) -> Result<bool> {
+        match (self.inner.nodes.renew(since), pins) {
+            (Ok(is_later), Err(_)) => Ok(is_later),
+            (Ok(is_later), Ok(_)) => Ok(is_later && self.pinned_at(sources) != at),
+            (Err(_), Err(_)) => Ok(false),
+            (Err(error), Ok(_)) => Err(error),
+        }
+    }
+
     /// What the nodes have of some sources now, or after a short wait.
     fn look(
         &self,
@@ -366,27 +409,33 @@ impl KeepsTicks for ClusterPin {
     }
 
     fn move_to(&mut self, begin: u64, end: u64, duration: Duration) -> Result<()> {
+        let over = |why: &str| Error::fenced(format!("{why}, and the pin has ended: make a new one"));
+        if self.pins.is_empty() && !self.at.is_empty() {
+            return Err(over("it was fenced before"));
+        }
+        let nodes = &self.ring.inner.nodes;
         for at in 0..self.pins.len() {
-            if let Err(error) = self.pins[at].1.move_to(begin, end, duration) {
-                let (from, to) = self.ticks;
-                // Those that have moved go back. One that cannot ends at its deadline, and says so when it is moved the next time.
-                self.pins[..at].iter_mut().for_each(|(_, pin)| _ = pin.move_to(from, to, duration));
-                return Err(error);
+            let Err(error) = self.pins[at].1.move_to(begin, end, duration) else { continue };
+            if error.kind() == Kind::Fenced {
+                // A new one must not be refused for the rest of this one.
+                self.pins.clear();
             }
+            let (from, to) = self.ticks;
+            // Those that have moved go back. One that cannot ends at its deadline, and says so when it is moved the next time.
+            self.pins.iter_mut().take(at).for_each(|(_, pin)| _ = pin.move_to(from, to, duration));
+            return Err(error);
         }
         self.ticks = (begin, end);
-        // By a later map ticks that are still to come may be another node's.
-        self.ring.inner.nodes.renew()?;
-        match self.ring.pinned_at(&self.sources) == self.at {
-            true => Ok(()),
-            false => {
-                // The new one must not be refused for these.
-                self.pins.clear();
-                Err(Error::fenced(
-                    "a source of this pin has moved to another node, and the pin has ended: make a new one",
-                ))
-            }
+        // By a later map ticks that are still to come may be another node's. Its clients are others than those of this pin.
+        let heard = self.pins.iter().map(|(_, pin)| pin.epoch()).max().unwrap_or_default();
+        if heard > nodes.epoch() {
+            nodes.learn(heard - 1);
         }
+        if self.ring.pinned_at(&self.sources) == self.at {
+            return Ok(());
+        }
+        self.pins.clear();
+        Err(over("a source of this pin has moved to another node"))
     }
 }
 

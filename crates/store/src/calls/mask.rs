@@ -120,14 +120,15 @@ impl Engine {
         let (bytes, what) = encode_mask(change);
         // Without the signature: a repeat has another time.
         let name = [&b"mask"[..], &bytes[..what]].concat();
-        // The policy does not lift what a person set; a person's mask replaces the policy's.
+        // The policy changes nothing that a person set; a person's mask replaces the policy's.
         let open = |mask: &&Mask| mask.source == change.source && mask.until == Until::Open;
         let nothing_to_do = match known.masks.iter().find(open) {
+            Some(mask) if change.automatic && !mask.automatic => true,
             Some(mask) if change.set => {
                 let covers = mask.from.is_none() || change.from.is_some() && mask.from <= change.from;
-                covers && (change.automatic || !mask.automatic)
+                covers && change.automatic == mask.automatic
             }
-            Some(mask) => change.automatic && !mask.automatic,
+            Some(_) => false,
             None => !change.set,
         };
         if nothing_to_do {

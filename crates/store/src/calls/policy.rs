@@ -12,7 +12,7 @@ use crate::runs::MaskChange;
 use crate::{RunState, Store};
 use forebay_core::mutants::is_planted;
 use forebay_core::{Misses, Result, Source};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 /// The policy of one run, as it is now.
@@ -20,6 +20,8 @@ struct OfRun {
     run: u64,
     most: u32,
     masked: Vec<Vec<u8>>,
+    /// By people: the policy leaves them as they are.
+    by_hand: Vec<Vec<u8>>,
 }
 
 impl Store {
@@ -44,36 +46,42 @@ impl Store {
         Ok(engine.take_misses(run, &asked.iter().map(|source| source.to_vec()).collect::<Vec<_>>()))
     }
 
-    /// Judges what the nodes of a cluster have counted; answers all sources that the policy masks from now on, where that changes.
-    pub fn judge_misses(&self, run: u64, told: &[(u16, Vec<Misses>)]) -> Option<Vec<Source>> {
+    /// Judges what the nodes of a cluster have counted; answers sources to mask on all of them, and those to unmask.
+    pub fn judge_misses(&self, run: u64, told: &[(u16, Vec<Misses>)]) -> Vec<(Source, bool)> {
         let engine = self.engine();
-        let of = engine.under_policy().into_iter().find(|of| of.run == run)?;
-        let changes = engine.judge(&of, told);
-        let mut masked: BTreeSet<Vec<u8>> = of.masked.into_iter().collect();
-        for (source, set) in &changes {
-            if *set {
-                masked.insert(source.clone())
-            } else {
-                masked.remove(source)
-            };
-        }
-        (!changes.is_empty()).then(|| masked.iter().map(|source| Source::from_packed(source)).collect())
+        let Some(of) = engine.under_policy().into_iter().find(|of| of.run == run) else { return Vec::new() };
+        engine.judge(&of, told).into_iter().map(|(source, set)| (Source::from_packed(&source), set)).collect()
     }
 
-    /// The policy of a run masks these sources and no others, as [`Store::mask`] without an event and [`Store::unmask`]; what a person
-    /// has masked stays so.
+    /// The policy of a run masks sources, as [`Store::mask`] without an event, and unmasks others; what a person has masked stays so. Each of
+    /// them is tried.
     ///
     /// # Errors
-    /// As [`Store::mask`], except `OutcomeUnknown`: it does not wait for devices.
-    pub fn set_masks_by_policy(&self, run: u64, sources: &[Source]) -> Result<()> {
+    /// The first one, as [`Store::mask`], except `OutcomeUnknown`: it does not wait for devices.
+    pub fn mask_by_policy(&self, run: u64, changes: &[(Source, bool)]) -> Result<()> {
         let engine = self.engine();
         engine.relieve_log_for_words();
-        sources.iter().try_for_each(|source| engine.check_source(source))?;
-        let masked = engine.known(&mut engine.runs.known.lock(), run)?.masked_by_policy();
-        let over = masked.iter().filter(|masked| sources.iter().all(|source| source[..] != masked[..]));
-        let over = over.map(|source| (source.clone(), false));
-        let mut changes = over.chain(sources.iter().map(|source| (source.to_vec(), true)));
-        changes.try_for_each(|(source, set)| engine.explained(engine.mask_by_policy(run, source, set)))
+        changes.iter().try_for_each(|(source, _)| engine.check_source(source))?;
+        let change =
+            |(source, set): &(Source, bool)| engine.explained(engine.mask_by_policy(run, source.to_vec(), *set));
+        changes.iter().map(change).fold(Ok(()), Result::and)
+    }
+
+    /// The policy of a run masks these sources and no others, as the home of the run says it: also one that a person has masked here, and
+    /// no longer there.
+    ///
+    /// # Errors
+    /// As [`Store::mask_by_policy`].
+    pub fn set_masks_by_policy(&self, run: u64, sources: &[Source]) -> Result<()> {
+        let words = self.run_words(run)?;
+        let by_hand =
+            |source: &&Source| words.masks.iter().rev().find(|mask| mask.0 == **source).is_some_and(|mask| mask.2);
+        let lifted = sources.iter().filter(by_hand).map(|source| self.unmask(run, source, None));
+        let lifted = lifted.fold(Ok(()), Result::and);
+        let over =
+            words.by_policy.iter().filter(|source| !sources.contains(source)).map(|source| (source.clone(), false));
+        let changes: Vec<(Source, bool)> = over.chain(sources.iter().map(|source| (source.clone(), true))).collect();
+        lifted.and(self.mask_by_policy(run, &changes))
     }
 }
 
@@ -101,7 +109,8 @@ impl Engine {
         let runs = self.runs.known.lock();
         let alive = runs.iter().filter(|known| known.state != RunState::Closed);
         let of = alive.filter_map(|known| {
-            Some(OfRun { run: known.run, most: known.config.auto_mask?, masked: known.masked_by_policy() })
+            let most = known.config.auto_mask?;
+            Some(OfRun { run: known.run, most, masked: known.masked_by(true), by_hand: known.masked_by(false) })
         });
         of.collect()
     }
@@ -124,7 +133,9 @@ impl Engine {
         {
             return Vec::new();
         }
-        watched.entry(of.run).or_default().policy.judge(of.most, &of.masked, told)
+        let mut changes = watched.entry(of.run).or_default().policy.judge(of.most, &of.masked, told);
+        changes.retain(|(source, _)| !of.by_hand.contains(source));
+        changes
     }
 
     fn take_misses(&self, run: u64, asked: &[Vec<u8>]) -> Vec<Misses> {

@@ -120,7 +120,7 @@ impl Store {
         let engine = self.engine();
         let known = engine.known(&mut engine.runs.known.lock(), run)?.clone();
         let packed = |source: &[u8]| Source::from_packed(source);
-        let by_policy = known.masked_by_policy().iter().map(|source| packed(source)).collect();
+        let by_policy = known.masked_by(true).iter().map(|source| packed(source)).collect();
         let by_hand = known.masks.into_iter().filter(|mask| !mask.automatic);
         let word = |mask: Mask| (packed(&mask.source), mask.from, mask.until == Until::Open);
         Ok(RunWords { config: known.config, masks: by_hand.map(word).collect(), by_policy })

@@ -123,9 +123,9 @@ impl KnownRun {
         first.chain(self.prescales.kept.iter().cloned()).collect()
     }
 
-    /// Sources that the run's policy has masked.
-    pub(crate) fn masked_by_policy(&self) -> Vec<Vec<u8>> {
-        let masked = self.masks.iter().filter(|mask| mask.automatic && mask.until == Until::Open);
+    /// Sources that the run's policy has masked, or people.
+    pub(crate) fn masked_by(&self, policy: bool) -> Vec<Vec<u8>> {
+        let masked = self.masks.iter().filter(|mask| mask.automatic == policy && mask.until == Until::Open);
         masked.map(|mask| mask.source.clone()).collect()
     }
 }

@@ -101,7 +101,7 @@ impl Engine {
             let alive = runs.iter().filter(|known| known.state != crate::RunState::Closed);
             let due = alive.map(|known| {
                 // What a masked source sends again is counted by the round alone, and ends its mask.
-                let policy = known.config.auto_mask.is_some() && !known.masked_by_policy().is_empty() && !in_cluster;
+                let policy = known.config.auto_mask.is_some() && !known.masked_by(true).is_empty() && !in_cluster;
                 (known.run, known.time.due_ns().min(if policy { soon } else { u64::MAX }))
             });
             due.collect()

@@ -211,6 +211,22 @@ fn a_source_that_is_missed_in_a_row_is_masked_and_unmasked_when_it_comes_again()
     assert_eq!(store.state(11), OPEN, "waited for again");
 }
 
+#[test]
+fn the_policy_leaves_a_persons_mask_as_it_is() {
+    let store = Fixture::new(&by_policy(3));
+    let source = store.schema().source(&[2]).unwrap();
+    two_of_three(&store, 1);
+    store.mask(RUN, &source, Some(&store.primary(100))).unwrap();
+    for event in 2..=6 {
+        two_of_three(&store, event);
+    }
+    store.advance(TOO_LONG);
+    judged(&store);
+    assert_eq!(row(&store, "2").masked.as_deref(), Some("by hand from 1/100"));
+    two_of_three(&store, 7);
+    assert_eq!(store.state(7), OPEN, "not before the first event of the mask");
+}
+
 /// A readout that is down loses whole events: that is no reason to break up those that come after it.
 #[test]
 fn events_that_are_never_seen_do_not_mask_anything() {
