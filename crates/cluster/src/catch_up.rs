@@ -5,15 +5,10 @@
 //! *Not here*: when it is told (`node.rs` now and then, `close.rs` before a close).
 
 use crate::keyspace::{Keyspace, Peer};
+use crate::orders::read;
 use forebay_core::mutants::is_planted;
-use forebay_core::{Error, HoldInfo, Result, RunState, RunStatus, Signature};
+use forebay_core::{HoldInfo, Result, RunState, RunStatus, Signature};
 use forebay_wire::Control;
-use serde::de::DeserializeOwned;
-
-pub(crate) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
-    serde_json::from_slice(json)
-        .map_err(|error| Error::corrupt("an answer that is not what was asked for").with_source(error))
-}
 
 impl Keyspace {
     /// Tells a node that may lack orders what there is. Answers whether there was anything to do.

@@ -320,7 +320,8 @@ impl Keyspace {
     pub(crate) async fn have_done(&self, signed: &str, order: &Control) {
         for (peer, told) in self.tell_all(signed, order).await {
             if let Err(error) = told {
-                tracing::warn!(node = peer.node, name = peer.name, %error, ?order, "a node was not told: it catches up");
+                let order = order.call().name();
+                tracing::warn!(node = peer.node, name = peer.name, %error, order, "a node was not told: it catches up");
             }
         }
     }

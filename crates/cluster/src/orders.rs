@@ -1,15 +1,21 @@
-//! Doing an order on this node's own store, and telling orders that come late.
+//! Doing an order on this node's own store, telling orders that come late, and the JSON of answers.
 
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Result, RunConfig};
 use forebay_store::Store;
 use forebay_wire::Control;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
 pub(crate) fn json(value: impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(&value)
         .map_err(|error| Error::internal("an answer cannot be written as JSON").with_source(error))
+}
+
+pub(crate) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
+    serde_json::from_slice(json)
+        .map_err(|error| Error::corrupt("an answer that is not what was asked for").with_source(error))
 }
 
 /// Does it here, signed by who asked for it; the JSON of what the call answers. It may wait for devices.

@@ -5,8 +5,8 @@
 //!
 //! *Not here*: counting and judging (`forebay-store`).
 
-use crate::catch_up::read;
 use crate::keyspace::Keyspace;
+use crate::orders::read;
 use forebay_core::{Kind, Misses, Result, Signature, Source};
 use forebay_store::Store;
 use forebay_wire::Control;
@@ -53,7 +53,7 @@ impl Keyspace {
                 _ => {}
             }
         }
-        let changes = self.store.judge_misses(run, &told);
+        let changes = self.store.judge_misses(run, told);
         if changes.is_empty() {
             return Ok(());
         }

@@ -11,6 +11,7 @@ use forebay_core::{
     Coverage, Either, Error, KeepsTicks, Kind, RingOutcome, RingPut, RingSources, RingStore, SourceId, Stretch,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const SPAN: u32 = 10;
@@ -149,18 +150,18 @@ fn a_window_goes_over_the_move_of_a_source() {
     for member in cluster.members.iter().flatten() {
         member.node.adopt(&next).unwrap();
     }
-    // By the map of before it would go to node 1, which refuses it and has the later one.
+    // By the earlier map it would go to node 1, which refuses it and has the later one.
     put(&ring, &[0, 1], 50..100, 5);
     assert_eq!(ring.map().epoch(), next.epoch());
     assert_eq!([1, 2].map(|id| at_node(&cluster, id)), [vec![source(0)], vec![source(0)]]);
     for sources in [RingSources::All, RingSources::Only(vec![source(0), source(1)])] {
         assert_eq!(complete(&ring, 0..100, &sources), [0, 1].map(|link| bytes(link, 0..100)));
     }
-    // Those that only read, and go by the map of before, hear of the later one.
+    // Clients that only read, and go by the earlier map, hear of the later one.
     for (reader, sources) in readers.iter().zip([RingSources::All, RingSources::Only(vec![source(0), source(1)])]) {
         assert_eq!(complete(reader, 0..100, &sources), [0, 1].map(|link| bytes(link, 0..100)));
     }
-    // One that goes by the map of before puts what only the later one names.
+    // A client with the earlier map puts what only the later one names.
     let new = other.put(&source(3), 50, SPAN, b"new", &RingPut { run: 5, status: 0 });
     assert_eq!(new.unwrap(), RingOutcome::Stored);
     // What a pin is to keep from now on is the other node's as well.
@@ -178,6 +179,39 @@ fn a_window_goes_over_the_move_of_a_source() {
     let states: Vec<Coverage> = window.sources[0].coverage.iter().map(|stretch| stretch.state).collect();
     assert_eq!(states, [Coverage::Complete, Coverage::NotYet]);
     assert!(began.elapsed() >= Duration::from_millis(190));
+}
+
+/// Two threads share a client, and a third one reads, while the map changes under them.
+#[test]
+fn what_is_put_while_a_source_moves_is_all_there() {
+    let cluster = Cluster::with_rings([1, 3, 3], &[1, 2, 3]);
+    let (ring, reader) = (connect(&cluster), connect(&cluster));
+    let (next, run) = (moved(&cluster.map), AtomicU32::new(4));
+    std::thread::scope(|scope| {
+        let readout = |link: u64| {
+            for tick in (0..6000).step_by(SPAN as usize) {
+                let value = format!("{} at {tick}", source(link)).into_bytes();
+                loop {
+                    let options = RingPut { run: run.load(Ordering::SeqCst), status: 0 };
+                    match ring.put(&source(link), tick, SPAN, &value, &options) {
+                        Ok(outcome) => break assert_eq!(outcome, RingOutcome::Stored),
+                        // By no node for as long as the one that is to take it has not adopted the map.
+                        Err(error) => assert_eq!(error.kind(), Kind::Fenced, "{error}"),
+                    }
+                }
+            }
+        };
+        let readouts = [0, 1].map(|link| scope.spawn(move || readout(link)));
+        let reading = scope.spawn(|| complete(&reader, 0..6000, &RingSources::Only(vec![source(0), source(1)])));
+        common::eventually("some are put", || ring.stats().unwrap().fragments > 200);
+        for member in cluster.members.iter().flatten() {
+            member.node.adopt(&next).unwrap();
+        }
+        run.store(5, Ordering::SeqCst);
+        readouts.into_iter().for_each(|readout| readout.join().unwrap());
+        assert_eq!(reading.join().unwrap(), [0, 1].map(|link| bytes(link, 0..6000)));
+    });
+    assert!([1, 2].iter().all(|id| at_node(&cluster, *id) == [source(0)]), "a part of it on each");
 }
 
 #[test]

@@ -179,13 +179,19 @@ pub struct SourceId {
 impl SourceId {
     /// One number per part.
     pub fn values(&self) -> Vec<u64> {
-        let mut shift: u32 = self.width();
-        let used = self.bits.iter().take_while(|&&bits| bits > 0);
-        used.map(|&bits| {
+        self.parts(&mut [0; SOURCE_PARTS_MAX]).to_vec()
+    }
+
+    /// The same in memory of the caller.
+    #[inline]
+    pub(crate) fn parts<'a>(&self, to: &'a mut [u64; SOURCE_PARTS_MAX]) -> &'a [u64] {
+        let (mut shift, mut count) = (self.width(), 0);
+        for (part, bits) in to.iter_mut().zip(self.bits).take_while(|(_, bits)| *bits > 0) {
             shift -= u32::from(bits);
-            (self.number >> shift) as u64 & (u64::MAX >> (64 - u32::from(bits)))
-        })
-        .collect()
+            *part = (self.number >> shift) as u64 & (u64::MAX >> (64 - u32::from(bits)));
+            count += 1;
+        }
+        &to[..count]
     }
 
     /// Text form, such as `3/17`.

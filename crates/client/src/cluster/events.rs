@@ -1,7 +1,7 @@
 //! Calls about events and fragments: at their homes.
 
 use super::ClusterClient;
-use super::nodes::{beside, may_be_elsewhere};
+use super::nodes::{BESIDE_BYTES, beside, may_be_elsewhere};
 use crate::client::Client;
 use crate::elsewhere::{Asked, AtHolder};
 use crate::fragment::{Event, Fragment};
@@ -16,8 +16,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Bytes from which on the parts of a put go to their nodes beside each other.
-const BESIDE_BYTES: usize = 64 << 10;
 /// Fragments from which on their homes are told beside each other.
 const BESIDE_FRAGMENTS: usize = 128;
 

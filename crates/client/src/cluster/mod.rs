@@ -19,6 +19,7 @@ mod one_node;
 mod range;
 mod reports;
 mod ring;
+mod ring_window;
 mod runs;
 mod select;
 

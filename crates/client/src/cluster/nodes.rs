@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Bytes from which on the parts of a put go to their nodes beside each other.
+pub(super) const BESIDE_BYTES: usize = 64 << 10;
 /// Least time between two fetches of a map of which an answer said that it is there.
 const AGAIN: Duration = Duration::from_secs(1);
 

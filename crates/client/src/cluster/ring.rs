@@ -9,7 +9,7 @@
 //!
 //! *Not here*: rings themselves (`forebay-ring`), who refuses what is another node's (`forebay-cluster`).
 
-use super::nodes::{Nodes, OfNode, Placed, beside, first_that_answers, may_be_elsewhere, named};
+use super::nodes::{BESIDE_BYTES, Nodes, OfNode, Placed, beside, first_that_answers, may_be_elsewhere, named};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::put::too_few;
@@ -104,20 +104,19 @@ impl ClusterRing {
         let mut outcomes: Vec<Result<RingOutcome>> = frames.iter().map(|_| Err(too_few())).collect();
         let before = self.inner.nodes.placed();
         self.put_by(&before, frames, 0..frames.len(), &mut outcomes);
+        let failed: Vec<usize> = (0..frames.len()).filter(|at| outcomes[*at].is_err()).collect();
+        if failed.is_empty() {
+            return outcomes;
+        }
         let since = before.map.epoch();
-        let refused = |at: &usize| outcomes[*at].as_ref().is_err_and(may_be_elsewhere);
-        let unknown = |at: &usize| before.ring_holder(&frames[*at].source, frames[*at].options.run).is_err();
-        let fenced: Vec<usize> = (0..frames.len()).filter(refused).collect();
-        let strange: Vec<usize> = (0..frames.len()).filter(unknown).collect();
+        let holder = |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
+        let is_refused = |at: &usize| outcomes[*at].as_ref().is_err_and(may_be_elsewhere);
         // A source that no table names is mostly a mistake, which is made again and again.
-        let is_later = !fenced.is_empty() && self.inner.nodes.learn(since)
-            || !strange.is_empty() && self.inner.nodes.learn_rarely(since);
+        let is_later = failed.iter().any(is_refused) && self.inner.nodes.learn(since)
+            || failed.iter().any(|at| holder(&before, *at).is_none()) && self.inner.nodes.learn_rarely(since);
         if is_later {
-            let refused = fenced.into_iter().chain(strange);
             let now = self.inner.nodes.placed();
-            let holder =
-                |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
-            let moved = refused.filter(|at| holder(&before, *at) != holder(&now, *at));
+            let moved = failed.into_iter().filter(|at| holder(&before, *at) != holder(&now, *at));
             self.put_by(&now, frames, moved.collect::<Vec<_>>(), &mut outcomes);
         }
         outcomes
@@ -141,7 +140,8 @@ impl ClusterRing {
             let of_node: Vec<RingFrame<'_>> = places.iter().map(|at| frames[*at]).collect();
             (places, self.inner.nodes.node(node).and_then(|ring| ring.put_many(&of_node)))
         };
-        for (places, answer) in beside(parts, true, put) {
+        let bytes: usize = frames.iter().map(|frame| frame.value.len()).sum();
+        for (places, answer) in beside(parts, bytes >= BESIDE_BYTES, put) {
             match answer {
                 Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| outcomes[at] = outcome),
                 Err(error) => places.into_iter().for_each(|at| outcomes[at] = Err(error.again())),

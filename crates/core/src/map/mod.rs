@@ -28,6 +28,7 @@ pub use succeeds::Succession;
 pub use table::Table;
 pub use text::Hex128;
 
+use crate::limits::SOURCE_PARTS_MAX;
 use crate::{Result, SourceId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -128,7 +129,7 @@ impl KeyspaceMap {
 
     /// The node that keeps what a source of a ring puts in a run: that of the run's table. `None` where no table names it.
     pub fn ring_holder(&self, source: &SourceId, run: u32) -> Option<u16> {
-        self.table_for(u64::from(run))?.holders(&source.values())?.first().copied()
+        self.table_for(u64::from(run))?.holders(source.parts(&mut [0; SOURCE_PARTS_MAX]))?.first().copied()
     }
 
     /// The slot of a packed primary key.

@@ -20,20 +20,17 @@ struct OfRun {
     run: u64,
     most: u32,
     masked: Vec<Vec<u8>>,
-    /// By people: the policy leaves them as they are.
-    by_hand: Vec<Vec<u8>>,
+    takes_events: bool,
 }
 
 impl Store {
     /// Runs under the policy that take events, each with the sources of which it has to know what comes.
     pub fn policy_asks(&self) -> Vec<(u64, Vec<Source>)> {
         let engine = self.engine();
-        let takes =
-            |run: &u64| engine.runs.known.lock().iter().any(|known| known.run == *run && known.state.takes_events());
         let sources = |of: OfRun| (of.run, engine.asked_by_policy(&of));
         let packed =
             |(run, all): (u64, Vec<Vec<u8>>)| (run, all.iter().map(|source| Source::from_packed(source)).collect());
-        engine.under_policy().into_iter().filter(|of| takes(&of.run)).map(sources).map(packed).collect()
+        engine.under_policy().into_iter().filter(|of| of.takes_events).map(sources).map(packed).collect()
     }
 
     /// What this store has counted since the last call: sources that events lacked, and those that are asked for.
@@ -47,10 +44,12 @@ impl Store {
     }
 
     /// Judges what the nodes of a cluster have counted; answers sources to mask on all of them, and those to unmask.
-    pub fn judge_misses(&self, run: u64, told: &[(u16, Vec<Misses>)]) -> Vec<(Source, bool)> {
+    pub fn judge_misses(&self, run: u64, mut told: Vec<(u16, Vec<Misses>)>) -> Vec<(Source, bool)> {
         let engine = self.engine();
         let Some(of) = engine.under_policy().into_iter().find(|of| of.run == run) else { return Vec::new() };
-        engine.judge(&of, told).into_iter().map(|(source, set)| (Source::from_packed(&source), set)).collect()
+        // What is of no schema here would have all nodes asked for what none of them can have.
+        told.retain(|(_, all)| all.iter().all(|misses| engine.check_source(&misses.source).is_ok()));
+        engine.judge(&of, &told).into_iter().map(|(source, set)| (Source::from_packed(&source), set)).collect()
     }
 
     /// The policy of a run masks sources, as [`Store::mask`] without an event, and unmasks others; what a person has masked stays so. Each of
@@ -110,7 +109,12 @@ impl Engine {
         let alive = runs.iter().filter(|known| known.state != RunState::Closed);
         let of = alive.filter_map(|known| {
             let most = known.config.auto_mask?;
-            Some(OfRun { run: known.run, most, masked: known.masked_by(true), by_hand: known.masked_by(false) })
+            Some(OfRun {
+                run: known.run,
+                most,
+                masked: known.masked_by(true),
+                takes_events: known.state.takes_events(),
+            })
         });
         of.collect()
     }
@@ -134,7 +138,12 @@ impl Engine {
             return Vec::new();
         }
         let mut changes = watched.entry(of.run).or_default().policy.judge(of.most, &of.masked, told);
-        changes.retain(|(source, _)| !of.by_hand.contains(source));
+        drop(watched);
+        if !changes.is_empty() {
+            // What people have masked the policy leaves as it is.
+            let by_hand = self.known(&mut self.runs.known.lock(), of.run).map(|known| known.masked_by(false));
+            changes.retain(|(source, _)| !by_hand.as_ref().is_ok_and(|masked| masked.contains(source)));
+        }
         changes
     }
 
@@ -149,7 +158,7 @@ impl Engine {
             }
             // Taken out: what this round has counted is not counted by the next one.
             for (source, (row, fragments)) in std::mem::take(&mut of_run.missed) {
-                let row = if of_run.sources.of(&source).fragments == fragments { row } else { 0 };
+                let row = if of_run.sources.fragments(&source) == fragments { row } else { 0 };
                 let misses = all.entry(source).or_default();
                 misses.all = misses.all.saturating_add(row);
                 misses.in_a_row = misses.in_a_row.max(row);
@@ -160,10 +169,10 @@ impl Engine {
             return Vec::new();
         }
         for cell in &self.shards.cells {
-            let mut shard = cell.lock();
+            let shard = cell.lock();
             let Some(index) = shard.events.run_index(run) else { continue };
-            let sources = &mut shard.events.runs[index as usize].sources;
-            all.iter_mut().for_each(|(source, misses)| misses.fragments += sources.of(source).fragments);
+            let sources = &shard.events.runs[index as usize].sources;
+            all.iter_mut().for_each(|(source, misses)| misses.fragments += sources.fragments(source));
         }
         let named = |(source, misses): (Vec<u8>, Misses)| Misses { source: Source::from_packed(&source), ..misses };
         all.into_iter().map(named).collect()

@@ -43,6 +43,15 @@ impl SourceCounts {
         }
     }
 
+    /// Fragments of a source; asking leaves nothing behind.
+    pub(crate) fn fragments(&self, source: &[u8]) -> u64 {
+        let count = match code(source) {
+            Some(code) if code < DENSE => self.dense.get(code as usize),
+            _ => self.sparse.get(source),
+        };
+        count.map_or(0, |count| count.fragments)
+    }
+
     #[cold]
     fn grow(&mut self, at: usize) {
         debug_assert!((at as u64) < DENSE, "source {at} belongs to the sparse ones");
@@ -104,6 +113,8 @@ mod tests {
         let known: Vec<(Vec<u8>, u64)> = counts.known(4).map(|(source, count)| (source, count.fragments)).collect();
         let expected = [(3_u32, 2), (5, 0), (70_000, 1), (4_000_000_000, 1)];
         assert_eq!(known, expected.map(|(source, n)| (source.to_be_bytes().to_vec(), n)));
+        let fragments = [3_u32, 70_000, 9, 80_000].map(|source| counts.fragments(&source.to_be_bytes()));
+        assert_eq!((fragments, counts.known(4).count()), ([2, 1, 0, 0], 4));
         assert_eq!(counts.of(&3_u32.to_be_bytes()).last, [0, 0, 0, 0, 0, 0, 0, 9]);
     }
 }

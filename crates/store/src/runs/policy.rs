@@ -56,7 +56,7 @@ impl Policy {
                 match suspect.had.insert(store, misses.fragments) {
                     Some(had) => {
                         came |= misses.fragments != had;
-                        suspect.come += misses.fragments.saturating_sub(had);
+                        suspect.come = suspect.come.saturating_add(misses.fragments.saturating_sub(had));
                     }
                     None => unknown |= misses.fragments > 0,
                 }
