@@ -191,6 +191,10 @@ fn what_is_put_while_a_source_moves_is_all_there() {
         let readout = |link: u64| {
             for tick in (0..6000).step_by(SPAN as usize) {
                 let value = format!("{} at {tick}", source(link)).into_bytes();
+                // The second half is of the next run, however long the map takes.
+                while tick >= 3000 && run.load(Ordering::SeqCst) == 4 {
+                    std::thread::yield_now();
+                }
                 loop {
                     let options = RingPut { run: run.load(Ordering::SeqCst), status: 0 };
                     match ring.put(&source(link), tick, SPAN, &value, &options) {
