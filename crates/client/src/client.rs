@@ -59,8 +59,9 @@ impl Client {
 
     /// The thread that extends leases, if the options want one.
     pub(crate) fn heartbeat(&self) -> Option<&Heartbeat> {
-        let wanted = self.pool().options.extend_leases;
-        wanted.then(|| self.inner.heartbeat.get_or_init(|| Heartbeat::start(Arc::downgrade(&self.inner))))
+        let options = &self.pool().options;
+        let start = || Heartbeat::start(Arc::downgrade(&self.inner), &options.machine);
+        options.extend_leases.then(|| self.inner.heartbeat.get_or_init(start))
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::address::Address;
 use crate::buffer::{Buffer, Buffers};
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::retry::Failure;
 use crate::socket::Socket;
@@ -38,6 +39,7 @@ pub(crate) struct Answer<T> {
 
 pub(crate) struct Connection {
     socket: Socket,
+    address: Address,
     /// The server's hello.
     pub(crate) welcome: Arc<Welcome>,
     buffers: Arc<Buffers>,
@@ -57,23 +59,26 @@ pub(crate) struct Connection {
     /// Something is under way, or was when an error came.
     unclean: bool,
     pub(crate) last_used: Instant,
+    machine: Arc<dyn Machine>,
 }
 
 impl Connection {
-    /// Connects and says hello.
+    /// Connects and says hello, for a call that ends at this moment.
     pub(crate) fn open(
         address: &Address,
         options: &Options,
         buffers: &Arc<Buffers>,
         epoch: &Arc<AtomicU32>,
         tls: Option<&Arc<ClientConfig>>,
+        end: Instant,
     ) -> std::result::Result<Connection, Failure> {
-        let deadline = Instant::now() + options.connect_deadline;
+        let machine = options.machine.clone();
+        let deadline = end.min(machine.now() + options.connect_deadline);
         let refused = |error: Error| match error.kind() {
             Kind::Invalid => Failure::Barred(error),
             _ => Failure::Unsent(error),
         };
-        let socket = Socket::connect(address, deadline, tls).map_err(refused)?;
+        let socket = Socket::connect(address, deadline, tls, &*machine).map_err(refused)?;
         let welcome = Arc::new(Welcome {
             features: 0,
             window_bytes: 4096,
@@ -84,6 +89,7 @@ impl Connection {
         });
         let mut connection = Connection {
             socket,
+            address: address.clone(),
             welcome,
             buffers: buffers.clone(),
             epoch: epoch.clone(),
@@ -99,7 +105,8 @@ impl Connection {
             timeout: Duration::ZERO,
             deadline,
             unclean: false,
-            last_used: Instant::now(),
+            last_used: machine.now(),
+            machine,
         };
         let meta = options.hello().encode().map_err(Failure::Unsent)?;
         // One deadline for connecting, TLS and hello together: a server that accepts and then says nothing must not
@@ -151,7 +158,7 @@ impl Connection {
     }
 
     fn arm(&mut self) -> io::Result<()> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.deadline.saturating_duration_since(self.machine.now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -171,8 +178,8 @@ impl Connection {
         let error = is_closed.then(|| self.socket.last_word()).flatten().unwrap_or(error);
         let what = match error.kind() {
             // A socket with a time limit reports `WouldBlock` on Linux, and `TimedOut` elsewhere.
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the server did not answer in time".to_owned(),
-            _ => format!("the connection failed: {error}"),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("{} did not answer in time", self.address),
+            _ => format!("the connection to {} failed: {error}", self.address),
         };
         Failure::Lost(Error::unavailable(what).with_source(error))
     }
@@ -242,7 +249,7 @@ impl Connection {
             places.drain(..places.len() - kept);
             // A reader that takes a few bytes at a time satisfies the time limit of each write, so the deadline is
             // checked as well.
-            if Instant::now() >= self.deadline {
+            if self.machine.now() >= self.deadline {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
@@ -371,7 +378,7 @@ impl Connection {
         }
         self.unclean = more || requests.len() > 1;
         debug_assert!(filled == payload.len(), "an answer is handed out whole");
-        self.last_used = Instant::now();
+        self.last_used = self.machine.now();
         Ok(Answer { request, said, payload, more })
     }
 

@@ -4,6 +4,7 @@
 //! dies with its process comes back by itself.
 
 use crate::client::Inner;
+use crate::machine::Machine;
 use crate::pool::Pool;
 use forebay_core::{Call, Primary, Token};
 use forebay_wire::WireExtend;
@@ -30,15 +31,17 @@ struct Leases {
 /// The leases of a client, and the thread that extends them.
 pub(crate) struct Heartbeat {
     leases: Arc<(Mutex<Leases>, Condvar)>,
+    machine: Arc<dyn Machine>,
 }
 
 impl Heartbeat {
-    pub(crate) fn start(client: Weak<Inner>) -> Heartbeat {
+    pub(crate) fn start(client: Weak<Inner>, machine: &Arc<dyn Machine>) -> Heartbeat {
         let leases = Arc::<(Mutex<Leases>, Condvar)>::default();
-        let seen = leases.clone();
+        let (seen, time) = (leases.clone(), machine.clone());
         // Without the thread leases just run out, which their holders are told.
-        let _ = std::thread::Builder::new().name("forebay leases".to_owned()).spawn(move || run(&client, &seen));
-        Heartbeat { leases }
+        let _ =
+            std::thread::Builder::new().name("forebay leases".to_owned()).spawn(move || run(&client, &seen, &*time));
+        Heartbeat { leases, machine: machine.clone() }
     }
 
     /// This lease is held from now on.
@@ -46,7 +49,7 @@ impl Heartbeat {
         let mut leases = self.leases.0.lock();
         let first = leases.held.is_empty();
         // After a third: two extensions may be lost before the lease runs out.
-        leases.held.insert(token, Held { primary, time, due: Instant::now() + time / 3 });
+        leases.held.insert(token, Held { primary, time, due: self.machine.now() + time / 3 });
         drop(leases);
         // The thread sleeps without a deadline only while nothing is held; otherwise it wakes for the earliest lease
         // and finds this one.
@@ -68,14 +71,14 @@ impl Drop for Heartbeat {
     }
 }
 
-fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
+fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar), machine: &dyn Machine) {
     loop {
         let batch = {
             let mut known = leases.0.lock();
             if known.is_over {
                 return;
             }
-            let now = Instant::now();
+            let now = machine.now();
             let batch: Vec<WireExtend> = known
                 .held
                 .iter_mut()
@@ -91,7 +94,7 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
             if batch.is_empty() {
                 match known.held.values().map(|held| held.due).min() {
                     Some(due) => {
-                        leases.1.wait_until(&mut known, due);
+                        machine.block_at_most(due).map(|most| leases.1.wait_for(&mut known, most));
                     }
                     None => leases.1.wait(&mut known),
                 }

@@ -11,6 +11,9 @@
 //!
 //! *Not here*: how nodes agree (`forebay-cluster`).
 
+// See `clippy.toml`.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod address;
 mod ahead;
 mod asynchronous;
@@ -25,6 +28,7 @@ mod elsewhere;
 mod fragment;
 mod get;
 mod heartbeat;
+mod machine;
 mod objects;
 mod options;
 mod pool;
@@ -45,6 +49,7 @@ pub use forebay_core as core;
 pub use forebay_wire::WireJudgement;
 pub use fragment::{Event, Fragment, Sample};
 pub use get::Range;
+pub use machine::{Machine, Part, Stream};
 pub use objects::{Producer, Sampler, Watch};
 pub use options::{Options, Tls};
 pub use put::Reservation;

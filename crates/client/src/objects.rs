@@ -7,12 +7,14 @@ use crate::client::Client;
 use crate::connection::Connection;
 use crate::control::{decode, encode};
 use crate::fragment::{Cutter, Fragment, Sample, bytes_of};
+use crate::machine::Machine;
 use crate::put::NO_WAIT;
 use crate::retry::Failure;
 use forebay_core::{Call, Condition, Error, FollowRun, Result, RunState, RunStatus, SampleEvents, Sampling, Sources};
 use forebay_wire::{Control, FrameKind, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -95,6 +97,7 @@ pub struct Producer {
     /// When the server was told last, in milliseconds from `from` on.
     told_ms: AtomicU64,
     from: Instant,
+    machine: Arc<dyn Machine>,
 }
 
 /// How often the server is told the figures of a producer that counts.
@@ -152,7 +155,9 @@ impl Client {
     pub fn producer(&self, run: u64, name: &str) -> Result<Producer> {
         let object = Object::open(self, Control::Producer { run, name: name.to_owned() })?;
         let (announced, fragments, bytes, told_ms) = Default::default();
-        Ok(Producer { object: Mutex::new(object), announced, fragments, bytes, told_ms, from: Instant::now() })
+        let machine = self.pool().options.machine.clone();
+        let (object, from) = (Mutex::new(object), machine.now());
+        Ok(Producer { object, announced, fragments, bytes, told_ms, from, machine })
     }
 }
 
@@ -223,7 +228,7 @@ impl Producer {
     pub fn offered(&self, bytes: u64) {
         self.fragments.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let now_ms = self.from.elapsed().as_millis() as u64;
+        let now_ms = self.machine.now().saturating_duration_since(self.from).as_millis() as u64;
         let told_ms = self.told_ms.load(Ordering::Relaxed);
         // One thread wins the exchange and reports for all: the others count on without a lock.
         let due = now_ms >= told_ms.saturating_add(TOLD_MS);

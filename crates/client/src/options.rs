@@ -1,7 +1,9 @@
 //! Options of a client.
 
+use crate::machine::{Machine, System};
 use forebay_wire::Hello;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longer waits are cut to it: an instant behind it may be none that the system has.
@@ -43,6 +45,8 @@ pub struct Options {
     pub window_bytes: u32,
     /// Extend leases while they are held, at a third of their time.
     pub extend_leases: bool,
+    /// Time, chance, connections and threads; a simulator's own.
+    pub machine: Arc<dyn Machine>,
 }
 
 impl Default for Options {
@@ -59,6 +63,7 @@ impl Default for Options {
             connections_max: 64,
             window_bytes: 16 << 20,
             extend_leases: true,
+            machine: Arc::new(System),
         }
     }
 }
@@ -66,7 +71,7 @@ impl Default for Options {
 impl Options {
     /// When a call must be over that begins now and itself waits so long.
     pub(crate) fn end(&self, wait: Duration) -> Instant {
-        self.end_after(Instant::now(), wait)
+        self.end_after(self.machine.now(), wait)
     }
 
     /// The same for a call that begins at `now`.

@@ -13,6 +13,7 @@ use crate::address::Address;
 use crate::buffer::Buffers;
 use crate::client::Client;
 use crate::connection::{Answer, Connection};
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::retry::{Failure, Retry, Step};
 use forebay_core::{Call, Error, Repeat, Result};
@@ -68,10 +69,14 @@ impl Client {
     /// there may be one, unless it `is_optional`.
     pub(crate) fn send_ahead(&self, call: Call, meta: &[u8], is_optional: bool) -> Option<Ahead> {
         let pool = self.pool();
-        let connection = if is_optional { pool.take_free() } else { pool.checkout(Instant::now(), false).ok() }?;
+        let end = pool.deadline(Duration::ZERO);
+        let connection = match is_optional {
+            true => pool.take_free(),
+            false => pool.checkout(pool.machine().now(), end, false).ok(),
+        }?;
         let mut ahead = Ahead { client: self.clone(), connection: Some(connection), request: 0 };
         let connection = ahead.connection.as_mut()?;
-        connection.begin(pool.deadline(Duration::ZERO));
+        connection.begin(end);
         ahead.request = connection.send(call, meta, &[]).ok()?;
         Some(ahead)
     }
@@ -103,7 +108,9 @@ impl Pool {
         // A hello changes nothing at the server, so a lost one is tried again like a call that only looks.
         let retry = Retry::new(Repeat::Looks, options.end(Duration::ZERO), &options);
         let epoch = Arc::<AtomicU32>::default();
-        let connection = drive(retry, |_| Connection::open(&address, &options, &buffers, &epoch, tls.as_ref()))?;
+        let connection = drive(&*options.machine, retry, |retry| {
+            Connection::open(&address, &options, &buffers, &epoch, tls.as_ref(), retry.end())
+        })?;
         let welcome = connection.welcome.clone();
         let connections = Mutex::new(Connections { free: vec![connection], all: 1, is_closed: false });
         let fragment_bytes = AtomicU64::new(FRAGMENT_BYTES);
@@ -126,6 +133,10 @@ impl Pool {
         drop(pool);
         // All of them: each must find out that the client is closed.
         self.freed.notify_all();
+    }
+
+    pub(crate) fn machine(&self) -> &dyn Machine {
+        &*self.options.machine
     }
 
     /// Time for a call that itself waits so long.
@@ -151,9 +162,9 @@ impl Pool {
         repeat: Repeat,
         mut make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
-        drive(Retry::new(repeat, end, &self.options), |retry| {
+        drive(self.machine(), Retry::new(repeat, end, &self.options), |retry| {
             // A server that has left unseen would take what must not be sent twice, and never answer.
-            let mut connection = self.checkout(retry.end(), repeat == Repeat::Never)?;
+            let mut connection = self.checkout(retry.end(), retry.end(), repeat == Repeat::Never)?;
             connection.begin(retry.end());
             let answer = make(&mut connection, retry.is_repeat());
             self.give_back(connection);
@@ -192,7 +203,7 @@ impl Pool {
 
     /// A connection of one's own, outside of the pool.
     pub(crate) fn own_connection(&self) -> Result<Connection> {
-        self.drive(Repeat::Looks, Duration::ZERO, |_| self.open())
+        self.drive(Repeat::Looks, Duration::ZERO, |retry| self.open(retry.end()))
     }
 
     /// Tries until one succeeds or the machine gives up: for calls that have connections of their own.
@@ -202,14 +213,15 @@ impl Pool {
         wait: Duration,
         one_try: impl FnMut(&Retry) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
-        drive(Retry::new(repeat, self.deadline(wait), &self.options), one_try)
+        drive(self.machine(), Retry::new(repeat, self.deadline(wait), &self.options), one_try)
     }
 
-    fn open(&self) -> std::result::Result<Connection, Failure> {
-        Connection::open(&self.address, &self.options, &self.buffers, &self.epoch, self.tls.as_ref())
+    fn open(&self, end: Instant) -> std::result::Result<Connection, Failure> {
+        Connection::open(&self.address, &self.options, &self.buffers, &self.epoch, self.tls.as_ref(), end)
     }
 
-    fn checkout(&self, end: Instant, careful: bool) -> std::result::Result<Connection, Failure> {
+    /// A connection for a call that ends at `end`; waits for one until `free_by`.
+    fn checkout(&self, free_by: Instant, end: Instant, careful: bool) -> std::result::Result<Connection, Failure> {
         let mut pool = self.connections.lock();
         loop {
             if pool.is_closed {
@@ -217,7 +229,7 @@ impl Pool {
             }
             // The one that was used last: it is the likeliest to be alive, and the others may end unused.
             if let Some(connection) = pool.free.pop() {
-                if (careful || connection.last_used.elapsed() > IDLE) && !connection.is_alive() {
+                if (careful || self.is_idle(&connection)) && !connection.is_alive() {
                     // A look costs a system call, so a connection that was just used is trusted, except for a call that
                     // must not be sent twice.
                     pool.all -= 1;
@@ -231,26 +243,31 @@ impl Pool {
                 // takes a handshake and others may give theirs back meanwhile.
                 pool.all += 1;
                 drop(pool);
-                let opened = self.open();
+                let opened = self.open(end);
                 if opened.is_err() {
                     self.forget();
                 }
                 return opened;
             }
             // Nothing was sent, so the call may fail as unavailable and never as unknown.
-            if self.freed.wait_until(&mut pool, end).timed_out() {
+            let Some(most) = self.machine().block_at_most(free_by) else {
                 return Err(Failure::Unsent(Error::unavailable(format!(
                     "all {} connections are at work (connections_max)",
                     self.options.connections_max
                 ))));
-            }
+            };
+            self.freed.wait_for(&mut pool, most);
         }
+    }
+
+    fn is_idle(&self, connection: &Connection) -> bool {
+        self.machine().now().saturating_duration_since(connection.last_used) > IDLE
     }
 
     /// A connection that is free and alive; none is opened or waited for.
     fn take_free(&self) -> Option<Connection> {
         let connection = self.connections.lock().free.pop()?;
-        if connection.last_used.elapsed() > IDLE && !connection.is_alive() {
+        if self.is_idle(&connection) && !connection.is_alive() {
             self.forget();
             return None;
         }
@@ -282,14 +299,18 @@ impl Pool {
 }
 
 /// Tries until one succeeds or the machine gives up; waits on this thread in between.
-fn drive<T>(mut retry: Retry, mut one_try: impl FnMut(&Retry) -> std::result::Result<T, Failure>) -> Result<T> {
+fn drive<T>(
+    machine: &dyn Machine,
+    mut retry: Retry,
+    mut one_try: impl FnMut(&Retry) -> std::result::Result<T, Failure>,
+) -> Result<T> {
     loop {
         let failure = match one_try(&retry) {
             Ok(done) => return Ok(done),
             Err(failure) => failure,
         };
-        match retry.failed(failure, Instant::now(), rand::random()) {
-            Step::Wait(pause) => std::thread::sleep(pause),
+        match retry.failed(failure, machine.now(), machine.draw()) {
+            Step::Wait(pause) => machine.sleep(pause),
             Step::GiveUp(error) => return Err(error),
         }
     }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest wait for a window; longer ones are cut to it, as embedded.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -172,20 +172,21 @@ impl RingClient {
         {
             return Err(Error::invalid(format!("source {other} is of another schema than this ring's")));
         }
-        let until = Instant::now() + wait.min(WAIT_MAX);
+        let machine = self.inner.pool.machine();
+        let until = machine.now() + wait.min(WAIT_MAX);
         loop {
             // What is left of the caller's wait, not the whole wait again: the loop must end in time.
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(machine.now());
             let meta = WireWindow { begin, end, sources: sources.clone(), wait: left }.encode(schema)?;
             let found =
                 self.inner.pool.call(Call::Window.repeat(), left, |connection, _| self.receive(connection, &meta))?;
             let not_yet = |stretch: &Stretch| stretch.state == Coverage::NotYet;
             let is_all = !found.iter().flat_map(|source| &source.coverage).any(not_yet);
             // A server waits no longer than it is configured to, and not at all while it stops.
-            if is_all || until.saturating_duration_since(Instant::now()) < AGAIN {
+            if is_all || until.saturating_duration_since(machine.now()) < AGAIN {
                 return self.with_first(Window { begin, end, sources: found });
             }
-            std::thread::sleep(AGAIN);
+            machine.sleep(AGAIN);
         }
     }
 
@@ -540,7 +541,7 @@ impl Drop for RingPin {
     fn drop(&mut self) {
         // The end of the connection ends it as well, a moment later.
         if let Some((connection, object)) = self.link.get_mut() {
-            connection.begin(Instant::now() + LAST_WORD);
+            connection.begin(self.ring.inner.pool.machine().now() + LAST_WORD);
             let _ = control::<()>(connection, &Control::Drop { object: *object });
         }
     }

@@ -7,6 +7,7 @@ use crate::fragment::{Cutter, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use crate::retry::Failure;
 use crate::retry::unknown;
+use forebay_core::mutants::is_planted;
 use forebay_core::{
     Accept, Call, Error, GetAny, Held, HeldTogether, Keyspace, Kind, Primary, Result, ResultFragment, Source, Sources,
     Token, crc32c,
@@ -111,6 +112,7 @@ impl Client {
     /// As `Store::get_any`, and `Unavailable` where the server does not answer in time. Leases of a lost answer come back
     /// by their time. Of bytes that other nodes have also `Corrupt`, where no other event was ready.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
+        let end = self.pool().deadline(request.wait);
         let mut asked = request.clone();
         let (mut found, mut blocked, mut failed) = (Vec::new(), Vec::new(), None);
         for _ in 0..ROUNDS {
@@ -124,7 +126,7 @@ impl Client {
             failed = Some(error);
             // Held until others are found: given back now, they would be the next ones.
             (asked.n, asked.wait) = (request.n - found.len(), NO_WAIT);
-            if asked.n == 0 {
+            if asked.n == 0 || self.pool().machine().now() >= end {
                 break;
             }
         }
@@ -158,11 +160,16 @@ impl Client {
         found: &mut Vec<Lease>,
         blocked: &mut Vec<Blocked>,
     ) -> Option<Error> {
+        let counted: Vec<usize> = leases.iter().map(|lease| lease.fragments.len()).collect();
         let outcomes = self.fetch_lists(leases.iter_mut().map(|lease| &mut lease.fragments), Early::new());
         let mut failed = None;
-        for (lease, outcome) in leases.into_iter().zip(outcomes) {
+        for ((lease, counted), outcome) in leases.into_iter().zip(counted).zip(outcomes) {
+            let outcome =
+                outcome.and_then(|()| self.check_whole(&lease.primary, &lease.token, &lease.fragments, counted));
             match outcome {
                 Ok(()) => found.push(lease),
+                // It is over, and as if it had not been there.
+                Err(error) if error.kind() == Kind::Fenced => {}
                 Err(error) => {
                     if error.kind() != Kind::Corrupt {
                         blocked.push(Blocked(lease));
@@ -202,6 +209,26 @@ impl Client {
     /// # Errors
     /// As `Store::lease_get`, and `Unavailable`.
     pub fn lease_get(&self, primary: &Primary, token: &Token, sources: &Sources) -> Result<Vec<Fragment>> {
+        let mut fragments = self.lease_counted(primary, token, sources)?;
+        let counted = fragments.len();
+        self.fetch_list(&mut fragments)?;
+        self.check_whole(primary, token, &fragments, counted)?;
+        Ok(fragments)
+    }
+
+    /// What was read of an event under lease is all that its home has counted, or the lease is still in force and a part was removed.
+    ///
+    /// # Errors
+    /// `Fenced` where the lease is over: its event ended meanwhile, and others have let its bytes go.
+    fn check_whole(&self, primary: &Primary, token: &Token, read: &[Fragment], counted: usize) -> Result<()> {
+        if read.len() < counted && !is_planted("parts-granted") {
+            self.lease_counted(primary, token, &Sources::None)?;
+        }
+        Ok(())
+    }
+
+    /// Sources of an event under lease, as its home counts them.
+    fn lease_counted(&self, primary: &Primary, token: &Token, sources: &Sources) -> Result<Vec<Fragment>> {
         let mut out = WireWriter::new();
         out.short(primary.as_bytes())?;
         out.token(token);
@@ -216,9 +243,7 @@ impl Client {
                 Ok((list, bytes))
             })
         })?;
-        let mut fragments = Cutter::new(answer.payload).all(answer.said)?;
-        self.fetch_list(&mut fragments)?;
-        Ok(fragments)
+        Cutter::new(answer.payload).all(answer.said)
     }
 
     /// Extends a lease by `duration` from now.

@@ -2,7 +2,8 @@
 
 use crate::address::Address;
 use crate::ahead::Ahead;
-use forebay_core::{Error, Result};
+use crate::machine::{Machine, Stream};
+use forebay_core::{Error, MachineTimer, Result, Timer};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout, set_tcp_congestion};
@@ -10,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(crate) enum Socket {
     Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, Ahead>>),
     Unix(UnixStream),
+    Made(Box<dyn Stream>),
 }
 
 impl Socket {
@@ -27,7 +29,15 @@ impl Socket {
     ///
     /// # Errors
     /// `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
-    pub(crate) fn connect(address: &Address, end: Instant, tls: Option<&Arc<ClientConfig>>) -> Result<Socket> {
+    pub(crate) fn connect(
+        address: &Address,
+        end: Instant,
+        tls: Option<&Arc<ClientConfig>>,
+        machine: &dyn Machine,
+    ) -> Result<Socket> {
+        if let Some(made) = machine.connect(address, end) {
+            return made.map(Socket::Made);
+        }
         let away =
             |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
         match address {
@@ -51,9 +61,10 @@ impl Socket {
     }
 
     /// How long one read or write may take.
-    pub(crate) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         // Zero would mean no time limit.
-        let timeout = Some(timeout.max(Duration::from_millis(1)));
+        let most = timeout.max(Duration::from_millis(1));
+        let timeout = Some(most);
         match self {
             Socket::Tcp(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
             Socket::Tls(stream) => {
@@ -61,6 +72,10 @@ impl Socket {
                 stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
             }
             Socket::Unix(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
+            Socket::Made(stream) => {
+                stream.set_timeout(most);
+                Ok(())
+            }
         }
     }
 
@@ -82,15 +97,21 @@ impl Socket {
         {
             return false;
         }
+        let socket = match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Tls(stream) => stream.sock.stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+            Socket::Made(stream) => return stream.is_quiet(),
+        };
         let mut byte = [0; 1];
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-        matches!(rustix::net::recv(self.as_fd(), &mut byte, flags), Err(rustix::io::Errno::AGAIN))
+        matches!(rustix::net::recv(socket, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
     }
 }
 
 /// The time that is left, at least a millisecond: the system takes zero for no bound.
 fn left(end: Instant) -> Duration {
-    end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+    MachineTimer.block_at_most(end).unwrap_or_default().max(Duration::from_millis(1))
 }
 
 /// Bytes that are encrypted before they go to the socket with one call of the system: seven records, which stay below the
@@ -128,10 +149,10 @@ struct Timed {
 
 impl Timed {
     fn arm(&self) -> io::Result<()> {
-        if Instant::now() >= self.end {
+        let timeout = MachineTimer.block_at_most(self.end);
+        if timeout.is_none() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let timeout = Some(left(self.end));
         self.stream.set_read_timeout(timeout).and_then(|()| self.stream.set_write_timeout(timeout))
     }
 }
@@ -194,22 +215,13 @@ fn connect_within(socket: OwnedFd, to: &impl SocketAddrArg, within: Duration) ->
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Tls(stream) => stream.sock.stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.read(buffer),
             Socket::Tls(stream) => stream.read(buffer),
             Socket::Unix(stream) => stream.read(buffer),
+            Socket::Made(stream) => stream.read(buffer),
         }
     }
 }
@@ -220,6 +232,7 @@ impl Write for Socket {
             Socket::Tcp(stream) => stream.write(bytes),
             Socket::Tls(stream) => stream.write(bytes),
             Socket::Unix(stream) => stream.write(bytes),
+            Socket::Made(stream) => stream.write(bytes),
         }
     }
 
@@ -228,6 +241,7 @@ impl Write for Socket {
             Socket::Tcp(stream) => stream.write_vectored(places),
             Socket::Tls(stream) => stream.write_vectored(places),
             Socket::Unix(stream) => stream.write_vectored(places),
+            Socket::Made(stream) => stream.write_vectored(places),
         }
     }
 
@@ -242,6 +256,7 @@ impl Write for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::System;
     use rcgen::{CertificateParams, KeyPair};
     use rustls::crypto::ring::default_provider;
     use rustls::pki_types::PrivateKeyDer;
@@ -281,7 +296,7 @@ mod tests {
             while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
         });
         let end = Instant::now() + Duration::from_secs(10);
-        let mut socket = Socket::connect(&address, end, Some(&client)).unwrap();
+        let mut socket = Socket::connect(&address, end, Some(&client), &System).unwrap();
         serving.join().unwrap();
         // The socket takes some before it knows that nobody is there.
         let failed = |socket: &mut Socket| socket.write_all(&[0; 100]).and_then(|()| socket.flush()).is_err();

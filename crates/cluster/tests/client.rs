@@ -9,6 +9,7 @@ use forebay_client::{ClusterClient, Options};
 use forebay_core::map::{Change, ClusterMap};
 use forebay_core::{Bounds, FollowRun, GetAny, Key, Kind, PutOptions, PutOutcome, RunState, Sources};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const RUN: u64 = 5;
@@ -199,4 +200,41 @@ fn a_run_is_followed_over_all_nodes() {
     client.run_stop(RUN).unwrap();
     assert_eq!(watch.next(Duration::from_secs(5)).unwrap().unwrap().state, RunState::Stopped);
     assert_eq!(client.stats().unwrap().events[forebay_core::LiveState::Ready].events, EVENTS);
+}
+
+/// It takes connections and says nothing, as a process that hangs.
+#[test]
+fn a_node_that_says_nothing_does_not_keep_those_who_ask_for_events() {
+    let mut cluster = Cluster::new();
+    let options = Options { deadline: Duration::from_secs(2), ..Options::default() };
+    let client = ClusterClient::connect(&cluster.addresses(), options).unwrap();
+    client.run_open(RUN, &keyspace().run).unwrap();
+    fill(&client, RUN);
+    cluster.stop(3);
+    let listener = cluster.listener(3);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    // Ends with the test.
+    std::thread::spawn(move || {
+        listener.incoming().for_each(|stream| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::mem::forget(stream);
+        });
+    });
+    for _ in 0..30 {
+        let found = client.get_any(&GetAny { sources: Sources::None, ..GetAny::default() }).unwrap();
+        assert_eq!(found.len(), 1);
+        found[0].reject().unwrap();
+    }
+    // Of a third of the calls it would be the first node.
+    let calls = calls.load(Ordering::SeqCst);
+    assert!((1..=3).contains(&calls), "{calls}");
+    // Once the others have nothing more, it is named.
+    let error = loop {
+        match client.get_any(&GetAny { n: 100, sources: Sources::None, ..GetAny::default() }) {
+            Ok(leases) => leases.iter().for_each(|lease| lease.reject().unwrap()),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.kind() == Kind::Unavailable && error.message().contains("n3.sock"), "{error}");
 }

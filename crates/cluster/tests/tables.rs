@@ -6,7 +6,9 @@ mod common;
 
 use common::{Cluster, NODES, decide_all, eventually, keyspace};
 use forebay_client::{AsyncClient, ClusterClient, Options};
+use forebay_core::map::{Change, ClusterMap};
 use forebay_core::{Bounds, GetAny, Key, Kind, Ledger, Level, Primary, PutOptions, PutOutcome, RunState, Sources};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const RUN: u64 = 5;
@@ -406,4 +408,38 @@ fn a_fragment_that_its_holder_lacks_stops_nobody() {
         lacking.kind() == Kind::Corrupt && lacking.message().contains("node 2 does not have its bytes"),
         "{lacking}"
     );
+}
+
+/// By its own map the node that takes the bytes is their home too, by the nodes' map only their holder.
+#[test]
+fn what_a_client_with_an_earlier_map_puts_is_stored_only_where_its_home_says_so() {
+    let cluster = Cluster::with_holders([1, 2]);
+    let event = cluster.events_at(2, RUN, 1)[0];
+    let [first, second] = [0, 1].map(|source| {
+        let schema = keyspace().schema;
+        schema.key(&[RUN, schema.values(event.as_bytes())[1], source]).unwrap()
+    });
+    let with_table = connect(&cluster);
+    let nodes = cluster.map.nodes().to_vec();
+    let change = Change::Keyspace { name: "events".into(), copies: 1, copies_min: 1, block: 6 };
+    let before = ClusterMap::new(cluster.map.cluster(), nodes).unwrap().next_map(&change).unwrap();
+    let options = Options { deadline: Duration::from_secs(4), ..Options::default() };
+    let without_table = ClusterClient::by_map(&keyspace(), &before, options, Arc::new(|_| Ok(()))).unwrap();
+    for client in [&with_table, &without_table] {
+        assert_eq!(client.home_of(event.as_bytes()), 2);
+    }
+    let later = Arc::new(cluster.map.next_map(&Change::TakeOut { node: 2, from_run: RUN }).unwrap());
+    cluster.members.iter().flatten().for_each(|member| member.node.adopt(&later).unwrap());
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    assert_eq!(client.put(&first, &bytes(&first), &PutOptions::default()).unwrap(), PutOutcome::Stored);
+    assert!(client.seal(&event).unwrap());
+    let lease = client.lease(&event, None).unwrap().unwrap();
+    assert_eq!(lease.fragments.len(), 1);
+    for earlier in [&with_table, &without_table] {
+        let outcome = earlier.put(&second, &bytes(&second), &PutOptions::default()).unwrap();
+        assert!(outcome.is_late(), "{outcome:?}");
+        assert_eq!(earlier.epoch(), later.epoch());
+    }
+    lease.reject().unwrap();
 }

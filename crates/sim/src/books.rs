@@ -151,20 +151,24 @@ impl Books {
         events.map(|(event, book)| (*event, stored(book))).collect()
     }
 
-    /// An event was granted by a node, with these fragments.
+    /// An event was granted by a node, with these fragments, in a call that took this time.
     pub(crate) fn granted(
         &mut self,
         (run, event): (u64, u64),
         (by, token): (Place, Token),
         fragments: &[(u64, Vec<u8>)],
         stored_before: Option<&BTreeSet<u64>>,
+        took: Duration,
     ) -> Checked {
         if !self.tokens.insert((by, token)) {
             return Err(format!("{run}/{event}: token {token} was given before"));
         }
         let book = self.event(run, event);
         book.granted = Some(Instant::now());
-        if let Some((by, judged)) = book.verdict {
+        // An answer that was so long on its way may be of a lease that is over.
+        if took < LEASE
+            && let Some((by, judged)) = book.verdict
+        {
             return Err(format!("{run}/{event}: granted again ({token}) after it was {judged:?} by {by}"));
         }
         for (source, bytes) in fragments {

@@ -15,11 +15,13 @@
 mod archive;
 mod books;
 mod budget;
+mod clients;
 mod clock;
 mod faults;
 mod net;
 mod node;
 mod operate;
+mod process;
 mod route;
 mod shrink;
 mod trace;

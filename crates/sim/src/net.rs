@@ -210,6 +210,15 @@ fn reset(pipes: &[Pipe; 2]) {
     }
 }
 
+impl End {
+    /// Whether the other side is there, and nothing of it has arrived that was not read.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let way = self.pipes.ways[self.reads].0.lock();
+        let has_arrived = way.pieces.front().is_some_and(|(at, _)| *at <= Instant::now());
+        !(way.is_reset || has_arrived || way.is_ended && way.pieces.is_empty())
+    }
+}
+
 impl AsyncRead for End {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let pipes = self.pipes.clone();

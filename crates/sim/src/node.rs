@@ -280,23 +280,45 @@ pub(crate) struct Ways {
 }
 
 /// A process that opens connections: where it is, and whether it is dead.
-type Process = (Place, Arc<AtomicBool>);
+pub(crate) type Process = (Place, Arc<AtomicBool>);
 
 impl Ways {
     /// A client of a node, for calls of at most this length.
     pub(crate) fn client(&self, from: Option<Process>, to: Place, name: &str, deadline: Duration) -> AsyncClient {
-        let number: u64 = name.bytes().map(u64::from).fold(to as u64, |hash, byte| hash.wrapping_mul(31) ^ byte);
-        let random = Mutex::new(SmallRng::seed_from_u64(self.seed ^ number));
-        let way = Way { net: self.net.clone(), door: self.doors[to - 1].clone(), from, to, random };
+        let way = Way { ways: self.clone(), from, to, random: self.random(name, to) };
         let options = Options { name: name.to_owned(), deadline, ..Options::default() };
         AsyncClient::over(Arc::new(way), self.keyspace.clone(), options)
     }
+
+    /// What a client of this name draws.
+    pub(crate) fn random(&self, name: &str, to: Place) -> Mutex<SmallRng> {
+        let number: u64 = name.bytes().map(u64::from).fold(to as u64, |hash, byte| hash.wrapping_mul(31) ^ byte);
+        Mutex::new(SmallRng::seed_from_u64(self.seed ^ number))
+    }
+
+    /// The client's end of a new connection.
+    pub(crate) async fn connect(&self, from: Option<&Process>, to: Place) -> Result<End> {
+        sleep(self.net.latency()).await;
+        if let Some(until) = self.net.cut_until(to) {
+            sleep_until(until).await;
+        }
+        let refused = || Error::unavailable(format!("node {to} does not answer: refused"));
+        let (place, own) = match from {
+            None => (OUTSIDE, None),
+            Some((_, is_dead)) if is_dead.load(Ordering::SeqCst) => return Err(refused()),
+            Some((place, is_dead)) => (*place, Some(is_dead.clone())),
+        };
+        let listening = self.doors[to - 1].listening.lock().clone();
+        let (sender, is_dead) = listening.ok_or_else(refused)?;
+        let (client, server) = self.net.stream([place, to], [own, Some(is_dead)]);
+        sender.send(server).map_err(|_| refused())?;
+        Ok(client)
+    }
 }
 
-/// The way of one client to a node.
+/// The way of one async client to a node.
 struct Way {
-    net: Arc<Net>,
-    door: Arc<Door>,
+    ways: Ways,
     from: Option<Process>,
     to: Place,
     random: Mutex<SmallRng>,
@@ -309,21 +331,8 @@ impl Connector for Way {
 
     fn connect(&self) -> Pin<Box<dyn Future<Output = Result<(Reader, Writer)>> + Send + '_>> {
         Box::pin(async {
-            sleep(self.net.latency()).await;
-            if let Some(until) = self.net.cut_until(self.to) {
-                sleep_until(until).await;
-            }
-            let refused = || Error::unavailable(format!("{} does not answer: refused", self.name()));
-            let (place, own) = match &self.from {
-                None => (OUTSIDE, None),
-                Some((_, is_dead)) if is_dead.load(Ordering::SeqCst) => return Err(refused()),
-                Some((place, is_dead)) => (*place, Some(is_dead.clone())),
-            };
-            let listening = self.door.listening.lock().clone();
-            let (sender, is_dead) = listening.ok_or_else(refused)?;
-            let (client, server) = self.net.stream([place, self.to], [own, Some(is_dead)]);
-            sender.send(server).map_err(|_| refused())?;
-            let (reader, writer) = tokio::io::split(client);
+            let end = self.ways.connect(self.from.as_ref(), self.to).await?;
+            let (reader, writer) = tokio::io::split(end);
             Ok((Box::pin(reader) as Reader, Box::pin(writer) as Writer))
         })
     }

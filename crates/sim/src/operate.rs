@@ -2,14 +2,15 @@
 
 use crate::books::Known;
 use crate::budget::{What, metered};
+use crate::clients::{Clients, Order};
 use crate::net::Place;
-use crate::route::{self, Clients};
+use crate::process::wait;
+use crate::route;
 use crate::verify::{verify, verify_quiet};
 use crate::work::{key, random, said};
 use crate::world::{CALL, CALM, SOURCES, World, during};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Bounds, Error, Kind, LiveState, Result};
-use forebay_wire::Control;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use std::rc::Rc;
@@ -24,36 +25,37 @@ const CLOSE: Duration = Duration::from_secs(1800);
 const MOVERS: Duration = Duration::from_secs(60);
 /// Longer than between two looks at everything.
 const LOOK: Duration = Duration::from_secs(10);
-/// A node that is asked for what another one decides asks that one, which asks all.
-const ORDER: Duration = Duration::from_secs(2 * CALL.as_secs());
+/// Longest time of an order: of each node, and of all of them for what a closed run leaves.
+const ORDER: Duration = CALL.saturating_mul(4);
 
 /// Opens runs, releases what is accepted, closes them.
-pub(crate) async fn operate(world: Rc<World>) {
-    let mut random = random(&world, 300);
+pub(crate) fn operate(world: &Rc<World>) {
+    let mut random = random(world, 300);
     let has_movers = world.plan.devices() > 0;
-    let clients = world.clients("operator");
-    let config = world.keyspace.run.to_toml(&world.keyspace.schema);
-    let config = config.unwrap_or_else(|error| panic!("a configuration of the simulation: {error}"));
+    let Some(clients) = world.connect("operator", false) else { return };
     for run in 1.. {
         world.books.borrow_mut().runs.entry(run).or_default().begun = Some(Instant::now());
         let length = Duration::from_secs(random.random_range(10..90));
         if random.random_bool(0.2) {
-            remap(&world, run, &mut random);
+            remap(world, run, &mut random);
         }
         // A run that begins where nobody has the map yet is never moved by it.
         while !world.is_mapped() && !world.is_over() {
-            sleep(Duration::from_secs(1)).await;
+            wait(sleep(Duration::from_secs(1)));
         }
-        let opened = until_done(&world, &clients, Control::RunOpen { run, config: config.clone() }).await;
+        if world.is_over() {
+            return;
+        }
+        let opened = until_done(world, &clients, &Order::Open(run, world.keyspace.run.clone()));
         world.check(opened.map_err(|error| format!("run {run} cannot be opened: {error}")));
         world.run.set(Some((run, Instant::now())));
         let mut end = Instant::now() + length;
         let mut watched_until = Instant::now();
         while Instant::now() < end && !world.is_over() {
-            sleep(Duration::from_secs(random.random_range(1..8))).await;
-            release(&world, run, !has_movers);
-            verify(&world);
-            verify_quiet(&world).await;
+            wait(sleep(Duration::from_secs(random.random_range(1..8))));
+            release(world, run, !has_movers);
+            verify(world);
+            wait(verify_quiet(world));
             // An order that later ones overtake, and then no others, which would hide what it does when it comes at last.
             let overtaken_until = world.overtaken_until.get();
             let is_overtaken = overtaken_until > Instant::now().max(watched_until);
@@ -63,28 +65,27 @@ pub(crate) async fn operate(world: Rc<World>) {
             } else if Instant::now() < watched_until {
                 continue;
             } else if random.random_bool(0.03) {
-                remap(&world, run + 1, &mut random);
+                remap(world, run + 1, &mut random);
             }
             if is_overtaken || random.random_bool(0.1) {
-                let source = world.keyspace.schema.source_of(&key(&world, (run, 0, SOURCES - 1)));
+                let source = world.keyspace.schema.source_of(&key(world, (run, 0, SOURCES - 1)));
                 for set in [true, false] {
-                    let mask = Control::Mask { run, source: source.clone(), from: None, set };
-                    let masked = until_done(&world, &clients, mask).await;
+                    let masked = until_done(world, &clients, &Order::Mask { run, source: source.clone(), set });
                     world.check(masked.map_err(|error| format!("run {run}: no mask: {error}")));
-                    sleep(Duration::from_secs(3)).await;
+                    wait(sleep(Duration::from_secs(3)));
                 }
             }
         }
         world.run.set(None);
-        let stopped = until_done(&world, &clients, Control::RunStop { run }).await;
+        let stopped = until_done(world, &clients, &Order::Stop(run));
         world.check(stopped.map_err(|error| format!("run {run} cannot be stopped: {error}")));
         let stopped = Instant::now();
         loop {
             if world.is_over() {
                 return;
             }
-            release(&world, run, !has_movers || stopped.elapsed() > MOVERS);
-            match ordered(&world, &clients, &Control::RunClose { run }).await {
+            release(world, run, !has_movers || stopped.elapsed() > MOVERS);
+            match ordered(world, &clients, &Order::Close(run)) {
                 Ok(()) => break,
                 // Closed before a kill that took the answer.
                 Err(error) if error.kind() == Kind::Closed => break,
@@ -93,11 +94,11 @@ pub(crate) async fn operate(world: Rc<World>) {
                 }
                 Err(_) => {}
             }
-            sleep(Duration::from_secs(1)).await;
+            wait(sleep(Duration::from_secs(1)));
         }
         world.count(2);
         world.books.borrow_mut().closed(run);
-        verify(&world);
+        verify(world);
     }
 }
 
@@ -138,26 +139,29 @@ async fn bring(world: Rc<World>, place: Place, map: Arc<ClusterMap>, late: Durat
     }
 }
 
-async fn ordered(world: &World, clients: &Clients, control: &Control) -> Result<()> {
+fn ordered(world: &World, clients: &Clients, order: &Order) -> Result<()> {
     let began = Instant::now();
-    let answer = clients.order(control).await.map(drop);
-    world.ended(control.call().name(), began, ORDER);
-    let done = |()| control.call().name().to_owned();
-    world.note(format_args!("operator: {}", said(&answer.as_ref().copied().map(done).map_err(Error::again))));
+    let answer = clients.order(order);
+    let name = order.name();
+    world.ended(name, began, ORDER);
+    world.note(format_args!(
+        "operator: {name} {}",
+        said(&answer.as_ref().map(|()| "done".to_owned()).map_err(Error::again))
+    ));
     answer
 }
 
 /// Repeats a call of the operator until it is done: while nodes are down, or away, and until the end of the simulation.
-async fn until_done(world: &World, clients: &Clients, control: Control) -> Result<()> {
+fn until_done(world: &World, clients: &Clients, order: &Order) -> Result<()> {
     loop {
-        match ordered(world, clients, &control).await {
+        match ordered(world, clients, order) {
             Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown | Kind::Full) => {}
             answer => return answer,
         }
         if world.is_over() {
             return Ok(());
         }
-        sleep(Duration::from_millis(300)).await;
+        wait(sleep(Duration::from_millis(300)));
     }
 }
 

@@ -1,16 +1,10 @@
-//! The map of a simulated cluster, and clients that go by it: each call to the node that it belongs to, as the blocking client of a
-//! cluster does it.
-//!
-//! *Not here*: that client itself, which has threads; `forebay-cluster` and `forebay-cli` test it.
+//! The map of a simulated cluster, and where things belong by it.
 
 use crate::net::Place;
+use crate::process::address_of;
 use crate::world::{SOURCES, World};
-use forebay_client::AsyncClient;
 use forebay_core::map::{Change, ClusterMap, Hex128, Node, NodeState};
-use forebay_core::{Elsewhere, Error, Key, Kind, Level, Primary, PutOptions, PutOutcome, Report, Result, crc32c};
-use forebay_wire::Control;
-use std::cell::Cell;
-use tokio::time::Instant;
+use forebay_core::{Primary, Result};
 
 const KEYSPACE: &str = "sim";
 
@@ -19,7 +13,7 @@ pub(crate) fn map(holdings: impl Iterator<Item = (Hex128, u32)>, has_table: bool
     let nodes = holdings.zip(1..).map(|(holds, id)| Node {
         id,
         name: format!("n{id}"),
-        at: vec![format!("sim://{id}")],
+        at: vec![address_of(usize::from(id))],
         domain: format!("rack {id}"),
         holds,
         state: NodeState::Active,
@@ -60,65 +54,5 @@ impl World {
     /// The home of an event.
     pub(crate) fn home(&self, primary: &Primary) -> Place {
         self.places(primary, 0)[1]
-    }
-}
-
-/// Clients of all nodes.
-pub(crate) struct Clients {
-    nodes: Vec<AsyncClient>,
-    turn: Cell<usize>,
-}
-
-impl Clients {
-    pub(crate) fn new(nodes: Vec<AsyncClient>) -> Clients {
-        Clients { nodes, turn: Cell::new(0) }
-    }
-
-    /// That of one node.
-    pub(crate) fn at(&self, place: Place) -> &AsyncClient {
-        &self.nodes[place - 1]
-    }
-
-    /// Another node each time.
-    pub(crate) fn next(&self) -> Place {
-        1 + self.turn.replace((self.turn.get() + 1) % self.nodes.len())
-    }
-
-    /// Puts a fragment where it belongs; by a table first at its holder, then its length and checksum at its home, which
-    /// `is_prompt` leaves to the holder.
-    pub(crate) async fn put(
-        &self,
-        [holder, home]: [Place; 2],
-        key: &Key,
-        value: &[u8],
-        is_prompt: bool,
-    ) -> Result<PutOutcome> {
-        if holder == home {
-            return self.at(home).put(key, value, &PutOptions::default()).await;
-        }
-        let report = if is_prompt { Report::Prompt } else { Report::Later };
-        let began = Instant::now();
-        let at_holder = self.at(holder).put(key, value, &PutOptions { report, ..PutOptions::default() }).await?;
-        if is_prompt || !matches!(at_holder, PutOutcome::Stored | PutOutcome::Duplicate) {
-            return Ok(at_holder);
-        }
-        let away = Elsewhere { length: value.len() as u32, checksum: crc32c(value) }.to_bytes();
-        let options = PutOptions { level: Some(Level::Elsewhere), ..PutOptions::default() };
-        match self.at(home).put(key, &away, &options).await {
-            Ok(outcome) => Ok(at_holder.with_home(outcome, began.elapsed())),
-            Err(error) if matches!(error.kind(), Kind::Conflict | Kind::Invalid) => Err(error),
-            // The holder tells it.
-            Err(error) => Err(Error::new(Kind::OutcomeUnknown, "the home did not take it").with_source(error)),
-        }
-    }
-
-    /// Has any node do something about a run.
-    pub(crate) async fn order(&self, control: &Control) -> Result<Vec<u8>> {
-        self.at(self.next()).control(control).await
-    }
-
-    /// Nodes that a put goes to, one after the other.
-    pub(crate) fn put_hops([holder, home]: [Place; 2]) -> u32 {
-        if holder == home { 1 } else { 2 }
     }
 }

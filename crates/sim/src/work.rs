@@ -1,16 +1,16 @@
 //! What programs do with the nodes: producers, workers that die.
 
 use crate::books::{Judged, Known, PutEnd};
-use crate::budget::{What, metered};
-use crate::route::Clients;
+use crate::budget::What;
+use crate::clients::{Clients, Decision, Leased};
+use crate::process::wait;
 use crate::world::{CALL, CALM, Plan, SOURCES, World};
-use forebay_client::{PlainLease, Verdict, WireJudgement};
-use forebay_core::{Completeness, Error, GetAny, Key, Keyspace, Kind, PutOutcome, Sources};
+use forebay_client::Fragment;
+use forebay_core::{Completeness, Error, GetAny, Key, Keyspace, Kind, Lease, PutOutcome};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Between two events.
@@ -21,6 +21,11 @@ const BIG: u64 = 120;
 
 /// Misses in a row after which a run masks a source.
 const MISSES: u32 = 5;
+
+/// Longest time of a put: at a holder and a home, and again by a later map.
+const PUT: Duration = CALL.saturating_mul(4);
+/// Longest time of a call for events, beside what it asks to wait: of each node, and of those that hold fragments.
+const GRANT: Duration = CALL.saturating_mul(4);
 
 pub(crate) fn keyspace(plan: &Plan) -> Keyspace {
     let mut keyspace = Keyspace::events("sim", 1);
@@ -59,16 +64,16 @@ pub(crate) fn key(world: &World, (run, event, source): (u64, u64, u64)) -> Key {
 }
 
 /// Puts the fragments of one source, some twice, some late, some with other bytes.
-pub(crate) async fn produce(world: Rc<World>, source: u64) {
-    let mut random = random(&world, 100 + source);
-    let clients = Rc::new(world.clients(&format!("producer {source}")));
+pub(crate) fn produce(world: &Rc<World>, source: u64) {
+    let mut random = random(world, 100 + source);
+    let Some(clients) = world.connect(&format!("producer {source}"), source == 1).map(Rc::new) else { return };
     let (mut last, mut before) = ((0, 0), 0);
     let falls_silent = world.plan.has_policy() && source == 1;
     while !world.is_over() {
         if falls_silent && random.random_bool(0.01) {
-            sleep(Duration::from_secs(random.random_range(2..25))).await;
+            wait(sleep(Duration::from_secs(random.random_range(2..25))));
         }
-        sleep(Duration::from_millis(random.random_range(50..250))).await;
+        wait(sleep(Duration::from_millis(random.random_range(50..250))));
         let Some((run, opened)) = world.run.get() else { continue };
         let event = (opened.elapsed().as_millis() / EVENT.as_millis()) as u64;
         if (run, event) == last {
@@ -85,37 +90,37 @@ pub(crate) async fn produce(world: Rc<World>, source: u64) {
         let twice = random.random_bool(0.05);
         let other = random.random_bool(0.02);
         let stray = (before > 0 && random.random_bool(0.02)).then_some(before);
-        let is_prompt = random.random_bool(0.5);
-        let (world, clients) = (world.clone(), clients.clone());
-        // Beside the others: many calls share a connection.
-        spawn_local(metered(What::Producers, async move {
+        let by_holder = random.random_bool(0.5);
+        let (of_it, clients) = (world.clone(), clients.clone());
+        // Beside the others.
+        world.begin(What::Producers, move || {
             if let Some(late) = late {
-                sleep(late).await;
+                wait(sleep(late));
             }
             let run = stray.unwrap_or(run);
-            let put = |other| put(&world, &clients, (run, event, source), other, is_prompt);
-            put(false).await;
+            let put = |other| put(&of_it, &clients, (run, event, source), other, by_holder);
+            put(false);
             if twice {
-                put(false).await;
+                put(false);
             }
             if other {
-                put(true).await;
+                put(true);
             }
-        }));
+        });
     }
 }
 
-async fn put(world: &World, clients: &Clients, name: (u64, u64, u64), other: bool, is_prompt: bool) {
+fn put(world: &World, clients: &Clients, name: (u64, u64, u64), other: bool, by_holder: bool) {
     let (run, event, source) = name;
     let bytes = bytes(world, name, other);
     world.books.borrow_mut().offered(name, &bytes);
     let (began, was_calm) = (Instant::now(), world.calm() > CALM);
     let key = key(world, name);
     let places = world.places(&world.keyspace.schema.primary_of(&key), source);
-    let answer = clients.put(places, &key, &bytes, is_prompt).await;
-    world.ended("put", began, Clients::put_hops(places) * CALL);
     let is_held_elsewhere = places[0] != places[1];
-    let is_held = is_prompt && is_held_elsewhere;
+    let is_held = by_holder && is_held_elsewhere;
+    let answer = clients.put(places[0], &key, &bytes, is_held);
+    world.ended("put", began, PUT);
     let end = match &answer {
         // What its home says is not known.
         Ok(PutOutcome::Stored | PutOutcome::Duplicate) if is_held => PutEnd::Held,
@@ -123,8 +128,8 @@ async fn put(world: &World, clients: &Clients, name: (u64, u64, u64), other: boo
         Ok(PutOutcome::Late) => PutEnd::Refused,
         // An earlier try may have been stored before the event was decided.
         Ok(PutOutcome::LateUnknown) => PutEnd::Unknown,
+        Err(error) if error.kind() == Kind::OutcomeUnknown || error.earlier_try_unknown() => PutEnd::Unknown,
         Err(error) if error.kind() == Kind::Conflict => PutEnd::Conflict,
-        Err(error) if error.kind() == Kind::OutcomeUnknown => PutEnd::Unknown,
         // Nothing was sent, or it was refused: not in the store.
         Err(_) => PutEnd::Refused,
     };
@@ -147,20 +152,23 @@ pub(crate) fn said(answer: &Result<String, Error>) -> String {
 }
 
 /// Takes events, thinks, decides; dies or falls asleep now and then.
-pub(crate) async fn select(world: Rc<World>, worker: u64) {
-    let mut random = random(&world, 200 + worker);
-    let clients = world.clients(&format!("worker {worker}"));
-    // Bytes of other nodes are read by the blocking client only.
-    let sources = if world.plan.has_table { Sources::None } else { Sources::All };
+pub(crate) fn select(world: &Rc<World>, worker: u64) {
+    let mut random = random(world, 200 + worker);
+    while let Some(clients) = world.connect(&format!("worker {worker}"), worker == 1) {
+        work(world, worker, &clients, &mut random);
+    }
+}
+
+/// One life of a worker.
+fn work(world: &World, worker: u64, clients: &Clients, random: &mut SmallRng) {
     while !world.is_over() {
-        sleep_until(world.strike_until.get()).await;
+        wait(sleep_until(world.strike_until.get()));
         let stored = world.run.get().map(|(run, _)| (run, world.books.borrow().stored(run)));
-        let wait = Duration::from_millis(2000 / world.members.len() as u64);
-        let request = GetAny { n: random.random_range(1..5), wait, sources: sources.clone(), ..GetAny::default() };
+        let most = Duration::from_millis(2000);
+        let request = GetAny { n: random.random_range(1..5), wait: most, ..GetAny::default() };
         let began = Instant::now();
-        let place = clients.next();
-        let answer = clients.at(place).get_any(&request).await;
-        world.ended("get_any", began, CALL + wait);
+        let answer = clients.get_any(&request);
+        world.ended("get_any", began, GRANT + most);
         let leases = match answer {
             Ok(leases) => leases,
             Err(error) => {
@@ -168,25 +176,35 @@ pub(crate) async fn select(world: Rc<World>, worker: u64) {
                 continue;
             }
         };
-        leases.iter().for_each(|lease| take(&world, [worker, place as u64], lease, stored.as_ref()));
-        for lease in leases {
+        let took = began.elapsed();
+        for lease in &leases {
+            match lease {
+                Leased::Plain(lease) => take(world, worker, lease, stored.as_ref(), took),
+                Leased::Kept(lease) => take(world, worker, lease, stored.as_ref(), took),
+            }
+        }
+        for lease in &leases {
             let think = match random.random_range(0..100) {
-                // It dies with the event.
-                0..4 => continue,
+                // It dies with its events.
+                0..4 => return,
                 // It sleeps past its lease.
                 4..7 => Duration::from_secs(random.random_range(4..30)),
                 _ => Duration::from_millis(random.random_range(1..200)),
             };
-            sleep(think).await;
-            let draw = random.random_range(0..100);
-            judge(&world, clients.at(place), worker, &lease, draw).await;
+            wait(sleep(think));
+            let decision = match random.random_range(0..100) {
+                0..30 => Decision::Accept,
+                30..34 => Decision::Requeue,
+                _ => Decision::Reject,
+            };
+            judge(world, clients, worker, lease, decision);
         }
     }
 }
 
 type Stored = (u64, std::collections::BTreeMap<u64, std::collections::BTreeSet<u64>>);
 
-fn take(world: &World, [worker, place]: [u64; 2], lease: &PlainLease, stored: Option<&Stored>) {
+fn take<H>(world: &World, worker: u64, lease: &Lease<Fragment, H>, stored: Option<&Stored>, took: Duration) {
     world.count(1);
     let values = world.keyspace.schema.values(lease.primary.as_bytes());
     let (run, event) = (values[0], values[1]);
@@ -195,39 +213,48 @@ fn take(world: &World, [worker, place]: [u64; 2], lease: &PlainLease, stored: Op
         lease.fragments.iter().map(|fragment| (source(fragment.key()), fragment.to_vec())).collect();
     let sources: Vec<u64> = fragments.iter().map(|fragment| fragment.0).collect();
     world.note(format_args!("worker {worker}: {run}/{event} {} {sources:?} delivery {}", lease.token, lease.delivery));
-    let before = stored.filter(|stored| stored.0 == run && !world.plan.has_table);
+    let before = stored.filter(|stored| stored.0 == run);
     let before = before.and_then(|stored| stored.1.get(&event));
-    let checked = world.books.borrow_mut().granted((run, event), (place as usize, lease.token), &fragments, before);
+    let checked = world.books.borrow_mut().granted(
+        (run, event),
+        (world.home(&lease.primary), lease.token),
+        &fragments,
+        before,
+        took,
+    );
     world.check(checked);
     if lease.delivery > DELIVERIES_MAX {
         world.check(Err(format!("{run}/{event}: delivery {} of at most {DELIVERIES_MAX}", lease.delivery)));
     }
 }
 
-async fn judge(world: &World, client: &forebay_client::AsyncClient, worker: u64, lease: &PlainLease, draw: u32) {
-    let values = world.keyspace.schema.values(lease.primary.as_bytes());
+fn judge(world: &World, clients: &Clients, worker: u64, lease: &Leased, decision: Decision) {
+    let (primary, token) = match lease {
+        Leased::Plain(lease) => (lease.primary, lease.token),
+        Leased::Kept(lease) => (lease.primary, lease.token),
+    };
+    let values = world.keyspace.schema.values(primary.as_bytes());
     let name = (values[0], values[1]);
-    let (judged, judgement) = match draw {
-        0..30 => (Some(Judged::Accepted), WireJudgement::Accept(vec![("main".to_owned(), Sources::All)])),
-        30..34 => (None, WireJudgement::Requeue),
-        _ => (Some(Judged::Rejected), WireJudgement::Reject),
+    let judged = match decision {
+        Decision::Accept => Some(Judged::Accepted),
+        Decision::Reject => Some(Judged::Rejected),
+        Decision::Requeue => None,
     };
     if let Some(judged) = judged {
-        world.books.borrow_mut().judges(name, lease.token, judged);
+        world.books.borrow_mut().judges(name, token, judged);
     }
     let began = Instant::now();
-    let answer = client.decide(&[Verdict::about(lease, judgement)]).await;
+    let answer = clients.decide(lease, decision);
     world.ended("verdict", began, CALL);
-    let answer = answer.and_then(|mut all| all.pop().unwrap_or_else(|| Err(Error::internal("no outcome"))));
     let known = match &answer {
         Ok(()) => Known::Yes,
         Err(error) if error.kind() == Kind::OutcomeUnknown => Known::Perhaps,
         Err(_) => Known::No,
     };
     let text = said(&answer.map(|()| "done".to_owned()));
-    world.note(format_args!("worker {worker}: {}/{} {judged:?} {} {text}", name.0, name.1, lease.token));
+    world.note(format_args!("worker {worker}: {}/{} {judged:?} {token} {text}", name.0, name.1));
     if let Some(judged) = judged {
-        let checked = world.books.borrow_mut().judged(name, lease.token, judged, known);
+        let checked = world.books.borrow_mut().judged(name, token, judged, known);
         world.check(checked);
     }
 }

@@ -6,7 +6,8 @@ use crate::clock::NodeClock;
 use crate::faults::{Fault, schedule};
 use crate::net::{Net, Place};
 use crate::node::{self, Death, Door, Life, Media, Ways};
-use crate::route::{self, Clients};
+use crate::process::Process;
+use crate::route;
 use crate::trace::Trace;
 use crate::{archive, operate, verify, work};
 use forebay_core::map::ClusterMap;
@@ -18,7 +19,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Producers, each with a source of its own.
@@ -147,6 +148,8 @@ pub(crate) struct World {
     pub(crate) overtaken_until: Cell<Instant>,
     wrong: RefCell<Option<(Duration, String)>>,
     figures: [Cell<u64>; 6],
+    /// Processes of users.
+    processes: RefCell<JoinSet<()>>,
 }
 
 impl World {
@@ -154,8 +157,15 @@ impl World {
         self.trace.borrow_mut().note(what);
     }
 
-    /// The first thing that is wrong ends the simulation.
+    /// The first thing that is wrong ends the simulation; once it is over, what ends then is of no account.
     pub(crate) fn check(&self, checked: Checked) {
+        if !self.is_over() {
+            self.must(checked);
+        }
+    }
+
+    /// The same at any time.
+    fn must(&self, checked: Checked) {
         if let Err(what) = checked {
             self.note(format_args!("WRONG {what}"));
             self.wrong.borrow_mut().get_or_insert((self.start.elapsed(), what));
@@ -198,8 +208,19 @@ impl World {
         self.members.iter().filter_map(|member| Some((member.place, self.life(member.place)?))).collect()
     }
 
-    pub(crate) fn clients(&self, name: &str) -> Clients {
-        Clients::new(self.members.iter().map(|member| self.ways.client(None, member.place, name, CALL)).collect())
+    /// Begins a process of a user.
+    pub(crate) fn begin(&self, what: What, code: impl FnOnce() + 'static) {
+        self.has_processes();
+        self.processes.borrow_mut().spawn_local(metered(what, Process::new(code)));
+    }
+
+    /// Whether a process goes on; those that are over must have come to their end.
+    fn has_processes(&self) -> bool {
+        let mut processes = self.processes.borrow_mut();
+        while let Some(over) = processes.try_join_next() {
+            self.must(over.map_err(|error| format!("a client's process ended: {error}")));
+        }
+        !processes.is_empty()
     }
 
     /// A call has ended; it must have ended in time.
@@ -279,6 +300,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         overtaken_until: Cell::new(Instant::now()),
         wrong: RefCell::new(None),
         figures: Default::default(),
+        processes: RefCell::default(),
         plan,
     }))
 }
@@ -286,12 +308,15 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
 async fn run(plan: Plan) -> Report {
     let world = begin(plan).unwrap_or_else(|error| panic!("no nodes: {error}"));
     for source in 0..SOURCES {
-        spawn_local(metered(What::Producers, work::produce(world.clone(), source)));
+        let of_it = world.clone();
+        world.begin(What::Producers, move || work::produce(&of_it, source));
     }
     for worker in 0..WORKERS {
-        spawn_local(metered(What::Workers, work::select(world.clone(), worker)));
+        let of_it = world.clone();
+        world.begin(What::Workers, move || work::select(&of_it, worker));
     }
-    spawn_local(metered(What::Operator, operate::operate(world.clone())));
+    let of_it = world.clone();
+    world.begin(What::Operator, move || operate::operate(&of_it));
     if world.plan.devices() > 0 {
         spawn_local(metered(What::Movers, archive::archive(world.clone())));
     }
@@ -312,7 +337,7 @@ async fn run(plan: Plan) -> Report {
         // Beside those that are there.
         spawn_local(metered(What::Openings, during(world.clone(), come(world.clone(), fault))));
     }
-    while !world.is_over() {
+    while world.has_processes() || !world.is_over() {
         sleep(Duration::from_secs(1)).await;
     }
     world.members.iter().for_each(|member| *member.life.borrow_mut() = None);

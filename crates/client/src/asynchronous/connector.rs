@@ -2,6 +2,7 @@
 
 use super::stream::connect;
 use crate::address::Address;
+use crate::machine::{Machine, System};
 use crate::tls;
 use forebay_core::{Error, Result};
 use rustls::ClientConfig;
@@ -49,7 +50,7 @@ impl Connector for Sockets {
     }
 
     fn draw(&self) -> f64 {
-        rand::random()
+        System.draw()
     }
 
     fn refusal(&self, error: &Error) -> Option<Error> {

@@ -264,16 +264,20 @@ impl AsyncClient {
         meta: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<Parts, Failure> {
-        let link = timeout_at(end, self.link()).await.unwrap_or_else(|_| Err(Failure::Unsent(late())))?;
+        let link = timeout_at(end, self.link()).await.unwrap_or_else(|_| Err(Failure::Unsent(self.late())))?;
         match timeout_at(end, link.ask(call, meta, payload)).await {
             Ok(answer) => answer,
             Err(_) => {
                 // Nobody reads its answer any more, and it would hold credit until it came: later calls get a new
                 // connection.
                 link.retire();
-                Err(Failure::Lost(late()))
+                Err(Failure::Lost(self.late()))
             }
         }
+    }
+
+    fn late(&self) -> Error {
+        Error::unavailable(format!("{} did not answer in time", self.inner.connector.name()))
     }
 
     /// The connection in use, or a new one.
@@ -286,10 +290,6 @@ impl AsyncClient {
         let opened = Link::open(&*self.inner.connector, &self.inner.options).await?;
         Ok(link.insert(Arc::new(opened)).clone())
     }
-}
-
-fn late() -> Error {
-    Error::unavailable("the server did not answer in time")
 }
 
 async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -1,16 +1,18 @@
 //! Calls about events and fragments: at their homes.
 
 use super::ClusterClient;
-use super::nodes::{BESIDE_BYTES, beside, may_be_elsewhere};
+use super::nodes::{BESIDE_BYTES, may_be_elsewhere};
 use crate::client::Client;
 use crate::elsewhere::{Asked, AtHolder};
 use crate::fragment::{Event, Fragment};
 use crate::put::Reservation;
 use crate::put::too_few;
+use forebay_core::mutants::is_planted;
 use forebay_core::{
     Attributes, Bounds, Elsewhere, Error, EventInfo, Key, Kind, Level, OpenEvent, Primary, PutOptions, PutOutcome,
     Released, Report, Result, Source, Sources, Token, Why, crc32c,
 };
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -94,6 +96,11 @@ at_home! {
     outputs(primary: &Primary) -> Option<Vec<(String, Sources)>>;
 }
 
+/// What the outcome of a put by a later map says of all of it, where a node has taken its bytes before.
+fn of_repeat(outcome: Result<PutOutcome>) -> Result<PutOutcome> {
+    outcome.map(PutOutcome::of_repeat).map_err(Error::of_repeat)
+}
+
 impl ClusterClient {
     fn name_of<'a>(&self, name: &'a impl Names) -> &'a [u8] {
         name.primary_bytes(self.schema().primary_bytes())
@@ -106,12 +113,24 @@ impl ClusterClient {
     /// As [`crate::Client::put`]; `Unavailable` where the fragment's node does not answer; `OutcomeUnknown` where the home of
     /// bytes that another node has taken does not: that node tells it.
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
-        if self.placed().keyspace.tables().is_empty() {
-            let answer = self.at_home(self.name_of(key), |client| client.put(key, value, options));
-            // A table that the client has just learnt of may say more.
-            if !answer.as_ref().is_err_and(may_be_elsewhere) || self.placed().keyspace.tables().is_empty() {
+        let placed = self.placed();
+        if placed.keyspace.tables().is_empty() {
+            let epoch = Cell::new(0);
+            let answer = self.at_home(self.name_of(key), |client| {
+                let answer = client.put(key, value, options);
+                epoch.set(client.pool().epoch());
+                answer
+            });
+            // By a later map there may be a table, and a node that took it as the home of its event may be no more than its holder.
+            let was_taken = answer.as_ref().is_ok_and(|outcome| !outcome.is_late());
+            let since = placed.map.epoch();
+            let may_move = answer.as_ref().is_err_and(may_be_elsewhere)
+                || was_taken && epoch.get() > since && self.inner.nodes.learn(since);
+            if !may_move || self.placed().keyspace.tables().is_empty() {
                 return answer;
             }
+            let again = self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?;
+            return if was_taken { of_repeat(again) } else { again };
         }
         self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?
     }
@@ -131,10 +150,11 @@ impl ClusterClient {
     /// # Errors
     /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        self.put_many_since(Instant::now(), puts)
+        self.put_many_since(self.inner.nodes.now(), puts)
     }
 
     fn put_many_since(&self, began: Instant, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        let took = || self.inner.nodes.now().saturating_duration_since(began);
         let placed = self.placed();
         let routes = placed.routes(self.schema(), puts.iter().map(|put| &put.0));
         let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
@@ -150,9 +170,11 @@ impl ClusterClient {
         let all = (0..puts.len()).map(|at| (at, routes[at].0));
         let checksum = |at: usize| apart(at).then(|| *checksums[at].get_or_init(|| crc32c(puts[at].1)));
         self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| outcomes[at] = Some(outcome));
+        let was_taken: Vec<bool> =
+            outcomes.iter().map(|outcome| matches!(outcome, Some(Ok(outcome)) if !outcome.is_late())).collect();
         // What a holder has, its home is told: eight bytes of each.
         let told: Vec<(usize, [u8; Elsewhere::BYTES])> = (0..puts.len())
-            .filter(|&at| matches!(outcomes[at], Some(Ok(PutOutcome::Stored | PutOutcome::Duplicate))))
+            .filter(|&at| was_taken[at])
             // A holder takes no longer ones.
             .filter_map(|at| {
                 Some((at, Elsewhere { length: puts[at].1.len() as u32, checksum: *checksums[at].get()? }.to_bytes()))
@@ -173,21 +195,30 @@ impl ClusterClient {
                 |place, of_home| {
                     let (at, _) = told[place];
                     outcomes[at] = Some(match (&outcomes[at], of_home) {
-                        (Some(Ok(held)), Ok(of_home)) => Ok(held.with_home(of_home, began.elapsed())),
+                        (Some(Ok(held)), Ok(of_home)) => Ok(held.with_home(of_home, took())),
                         (_, of_home) => of_home,
                     });
                 },
             );
         }
-        let elsewhere = |at: &usize| matches!(&outcomes[*at], Some(Err(error)) if may_be_elsewhere(error));
+        // By a later map a node that took it as the home of its event may be no more than its holder.
+        let since = placed.map.epoch();
+        let is_late_map = self.inner.nodes.is_later(since) && !is_planted("holder-is-home");
+        let elsewhere = |at: &usize| match &outcomes[*at] {
+            Some(Err(error)) => may_be_elsewhere(error),
+            Some(Ok(outcome)) => is_late_map && !apart(*at) && !outcome.is_late(),
+            None => false,
+        };
         let left: Vec<usize> = (0..puts.len()).filter(elsewhere).collect();
-        if !left.is_empty() && self.inner.nodes.learn(placed.map.epoch()) {
+        if !left.is_empty() && self.inner.nodes.learn(since) {
             // Those that have another place by the later map go there.
+            let later = self.placed();
             let moved: Vec<usize> =
-                left.into_iter().filter(|&at| self.placed().route(self.schema(), &puts[at].0) != routes[at]).collect();
+                left.into_iter().filter(|&at| later.route(self.schema(), &puts[at].0) != routes[at]).collect();
             let again: Vec<_> = moved.iter().map(|&at| puts[at]).collect();
-            let by_later = moved.into_iter().zip(self.put_many_since(began, &again)?);
-            by_later.for_each(|(at, outcome)| outcomes[at] = Some(outcome));
+            for (at, of_later) in moved.into_iter().zip(self.put_many_since(began, &again)?) {
+                outcomes[at] = Some(if was_taken[at] { of_repeat(of_later) } else { of_later });
+            }
         }
         for (at, _) in told {
             if let Some(Err(error)) = &outcomes[at] {
@@ -221,7 +252,7 @@ impl ClusterClient {
             let answer = self.node(node).and_then(|client| client.put_many_of(&part, |place| checksum(places[place])));
             (places, answer)
         };
-        for (places, answer) in beside(parts, is_worth_it, put) {
+        for (places, answer) in self.inner.nodes.beside(parts, is_worth_it, put) {
             match answer {
                 Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome)),
                 Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()))),
@@ -241,7 +272,7 @@ impl ClusterClient {
             let answer = self.node(home).and_then(|client| client.get_many(&part));
             (places, answer)
         };
-        for (places, answer) in beside(parts, true, get) {
+        for (places, answer) in self.inner.nodes.beside(parts, true, get) {
             match answer {
                 Ok(part) => places.into_iter().zip(part).for_each(|(at, one)| found[at] = one),
                 Err(error) if error.kind() == Kind::Fenced => {
@@ -366,7 +397,7 @@ impl ClusterClient {
                 Err(error) => part.keys.iter().map(|_| Err(error.again())).collect(),
             }
         };
-        for (part, found) in parts.iter().zip(beside(parts.iter().zip(asked), !all_asked, read)) {
+        for (part, found) in parts.iter().zip(self.inner.nodes.beside(parts.iter().zip(asked), !all_asked, read)) {
             let holder = part.holder;
             for (&at, one) in part.places.iter().zip(found) {
                 let one = match one {

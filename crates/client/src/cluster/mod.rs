@@ -35,12 +35,14 @@ use crate::objects::Producer;
 use crate::options::Options;
 use crate::select::Kept;
 use forebay_core::map::ClusterMap;
-use forebay_core::{Key, KeySchema, Keyspace, Kind, Result};
+use forebay_core::{Error, Key, KeySchema, Keyspace, Kind, Result};
 use forebay_wire::Control;
 use nodes::{Nodes, OfNode, Placed, may_be_elsewhere};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A keyspace on the nodes of a cluster: a cheap handle, cloned freely, used from any number of threads.
 #[derive(Clone)]
@@ -53,6 +55,8 @@ struct Inner {
     nodes: Nodes<Client>,
     /// The node that is asked first for ready events.
     turn: AtomicUsize,
+    /// Nodes that are not asked for ready events until then, and why.
+    resting: Mutex<BTreeMap<u16, (Instant, Error)>>,
     /// Events that are still to be read without asking holders before their home has answered.
     not_ahead: AtomicUsize,
 }
@@ -86,7 +90,8 @@ impl ClusterClient {
             let inner = inner.clone();
             let make = move |pool| Client::of_pool(pool, Box::new(Joined::within(inner.clone())));
             let nodes = Nodes::new(&keyspace.name, placed, options, contact, make);
-            Inner { keyspace, nodes, turn: AtomicUsize::new(0), not_ahead: AtomicUsize::new(0) }
+            let (turn, resting, not_ahead) = Default::default();
+            Inner { keyspace, nodes, turn, resting, not_ahead }
         };
         ClusterClient { inner: Arc::new_cyclic(of_inner) }
     }

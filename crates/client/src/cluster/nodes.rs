@@ -3,6 +3,7 @@
 //! *Not here*: which node a call goes to.
 
 use super::Contact;
+use crate::machine::beside;
 use crate::options::Options;
 use crate::pool::Pool;
 use forebay_core::limits::SUB_KEYS_MAX;
@@ -169,6 +170,21 @@ impl<C: OfNode> Nodes<C> {
         self.clients.lock().get(&id).cloned()
     }
 
+    /// Does something with each part, beside each other if that is worth a thread; answers in the order of the parts.
+    pub(super) fn beside<P: Send, T: Send>(
+        &self,
+        parts: impl IntoIterator<Item = P>,
+        is_worth_it: bool,
+        each: impl Fn(P) -> T + Sync,
+    ) -> Vec<T> {
+        beside(&*self.options.machine, parts, is_worth_it, each)
+    }
+
+    /// Now.
+    pub(super) fn now(&self) -> Instant {
+        self.options.machine.now()
+    }
+
     /// Free connections are closed, further calls answer `Closed`.
     pub(super) fn close(&self) {
         self.clients.lock().values().for_each(|client| client.pool().close());
@@ -226,7 +242,7 @@ impl<C: OfNode> Nodes<C> {
                 client.pool().control_until(options.end(Duration::ZERO), &Control::Map)?;
             ClusterMap::from_json(&map.to_string())
         };
-        let maps = each(&placed.nodes().collect::<Vec<_>>(), ask).into_iter().filter_map(Result::ok);
+        let maps = self.beside(placed.nodes(), true, ask).into_iter().filter_map(Result::ok);
         let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace).ok());
         newest.into_iter().for_each(|newest| self.go_on(newest));
@@ -243,6 +259,11 @@ impl<C: OfNode> Nodes<C> {
     fn heard(&self) -> Option<u32> {
         let known = self.epoch();
         self.clients.lock().values().map(|client| client.pool().epoch()).max().filter(|epoch| *epoch > known)
+    }
+
+    /// Whether there is a later map than that of this epoch, as far as the client has heard.
+    pub(super) fn is_later(&self, since: u32) -> bool {
+        self.epoch() > since || self.heard().is_some()
     }
 
     /// Fetches the map if an answer has said that there is a later one; `true` if the client goes by a later one now than that of this
@@ -271,10 +292,11 @@ impl<C: OfNode> Nodes<C> {
     pub(super) fn learn_rarely(&self, since: u32) -> bool {
         {
             let mut tried = self.tried.lock();
-            if tried.is_some_and(|at| at.elapsed() < AGAIN) {
+            let now = self.now();
+            if tried.is_some_and(|at| now.saturating_duration_since(at) < AGAIN) {
                 return self.epoch() > since;
             }
-            *tried = Some(Instant::now());
+            *tried = Some(now);
         }
         self.learn(since)
     }
@@ -301,7 +323,7 @@ impl<C: OfNode> Nodes<C> {
             let placed = self.placed();
             let is_new = |node: &&Node| answers.iter().all(|(name, _)| name.0 != node.id);
             let nodes: Vec<&Node> = placed.nodes().filter(is_new).filter(|node| picks(&placed, node)).collect();
-            let asked = each(&nodes, |node| {
+            let asked = self.beside(nodes.iter().copied(), true, |node| {
                 // Without a connection the error has the node's name.
                 let client = self.node(node.id)?;
                 call(&client).map_err(|error| named(node, &error))
@@ -354,45 +376,8 @@ pub(crate) fn first_that_answers<A: AsRef<str>, T>(addresses: &[A], connect: imp
     }
 }
 
-/// Asks about each node at once; answers in the order of the nodes.
-fn each<T: Send>(nodes: &[&Node], ask: impl Fn(&Node) -> Result<T> + Sync) -> Vec<Result<T>> {
-    let Some((first, others)) = nodes.split_first() else { return Vec::new() };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = others.iter().map(|node| scope.spawn(|| ask(node))).collect();
-        let mut answers = vec![ask(first)];
-        for other in others {
-            answers.push(other.join().unwrap_or_else(|_| Err(Error::internal("a call ended in a panic"))));
-        }
-        answers
-    })
-}
-
 /// Whether a later map may say that another node is asked.
 pub(super) fn may_be_elsewhere(error: &Error) -> bool {
     // Without an answer it is not known what the first node did: only where nothing was sent another one is asked.
     matches!(error.kind(), Kind::Fenced | Kind::Unavailable)
-}
-
-/// Does something with each part, beside each other if that is worth a thread; answers in the order of the parts.
-pub(super) fn beside<P: Send, T: Send>(
-    parts: impl IntoIterator<Item = P>,
-    is_worth_it: bool,
-    each: impl Fn(P) -> T + Sync,
-) -> Vec<T> {
-    let mut parts: Vec<P> = parts.into_iter().collect();
-    let Some(last) = parts.pop() else { return Vec::new() };
-    if !is_worth_it || parts.is_empty() {
-        let mut answers: Vec<T> = parts.into_iter().map(&each).collect();
-        answers.push(each(last));
-        return answers;
-    }
-    std::thread::scope(|scope| {
-        let under_way: Vec<_> = parts.into_iter().map(|part| scope.spawn(|| each(part))).collect();
-        let last = each(last);
-        let joined = under_way.into_iter().map(|part| match part.join() {
-            Ok(answer) => answer,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        joined.chain([last]).collect()
-    })
 }

@@ -9,7 +9,7 @@
 //!
 //! *Not here*: rings themselves (`forebay-ring`), who refuses what is another node's (`forebay-cluster`).
 
-use super::nodes::{BESIDE_BYTES, Nodes, OfNode, Placed, beside, first_that_answers, may_be_elsewhere, named};
+use super::nodes::{BESIDE_BYTES, Nodes, OfNode, Placed, first_that_answers, may_be_elsewhere, named};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::put::too_few;
@@ -21,7 +21,7 @@ use forebay_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long one node is waited for before all that may have something of a source are looked at again.
 const SLICE: Duration = Duration::from_millis(100);
@@ -141,7 +141,7 @@ impl ClusterRing {
             (places, self.inner.nodes.node(node).and_then(|ring| ring.put_many(&of_node)))
         };
         let bytes: usize = frames.iter().map(|frame| frame.value.len()).sum();
-        for (places, answer) in beside(parts, bytes >= BESIDE_BYTES, put) {
+        for (places, answer) in self.inner.nodes.beside(parts, bytes >= BESIDE_BYTES, put) {
             match answer {
                 Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| outcomes[at] = outcome),
                 Err(error) => places.into_iter().for_each(|at| outcomes[at] = Err(error.again())),
@@ -162,7 +162,7 @@ impl ClusterRing {
             let answer = answer.map_err(|error| node.map_or_else(|| error.again(), |node| named(node, &error)));
             Ok((id, answer?))
         };
-        beside(parts, true, one).into_iter().collect()
+        self.inner.nodes.beside(parts, true, one).into_iter().collect()
     }
 
     /// Makes a call at every node that has the ring, also at those of a map that is later than the client's.
@@ -204,11 +204,11 @@ impl RingStore for ClusterRing {
     }
 
     fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
-        let until = Instant::now() + wait.min(WAIT_MAX);
+        let until = self.inner.nodes.now() + wait.min(WAIT_MAX);
         let names: Vec<SourceId> = self.readers(sources)?.into_iter().map(|(source, _)| source).collect();
         let mut whole: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
         loop {
-            let (left, since) = (until.saturating_duration_since(Instant::now()), self.inner.nodes.epoch());
+            let (left, since) = (until.saturating_duration_since(self.inner.nodes.now()), self.inner.nodes.epoch());
             let lacks = names.iter().filter(|name| !whole.contains_key(name)).copied().collect();
             let found = self.look(begin, end, lacks, left.min(SLICE));
             let found = match (self.inner.nodes.renew(since), found) {

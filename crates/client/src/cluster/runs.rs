@@ -8,7 +8,7 @@ use forebay_core::{
     FollowRun, PrescaleFactor, Primary, Result, RunConfig, RunState, RunStatus, RunSummary, SampleEvents, Sampling,
     Source,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often a run is looked at for changes.
 const LOOK: Duration = Duration::from_millis(200);
@@ -100,7 +100,7 @@ impl ClusterClient {
     pub fn sampler(&self, sampling: &Sampling) -> Result<ClusterSampler> {
         let nodes = self.placed().nodes().count().max(1);
         let share = Sampling { rate_hz: sampling.rate_hz / nodes as f64, ..sampling.clone() };
-        Ok(ClusterSampler { nodes: self.everywhere(|client| client.sampler(&share))?, turn: 0 })
+        Ok(ClusterSampler { cluster: self.clone(), nodes: self.everywhere(|client| client.sampler(&share))?, turn: 0 })
     }
 
     fn status(&self, run: u64) -> Result<RunStatus> {
@@ -111,6 +111,7 @@ impl ClusterClient {
 
 /// Draws samples of the events of all nodes, one node after another.
 pub struct ClusterSampler {
+    cluster: ClusterClient,
     nodes: Vec<Sampler>,
     turn: usize,
 }
@@ -121,11 +122,11 @@ impl ClusterSampler {
     /// # Errors
     /// As [`Sampler::next`].
     pub fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
-        let end = Instant::now() + wait;
+        let end = self.cluster.inner.nodes.now() + wait;
         let mut asked = 0;
         loop {
             self.turn = (self.turn + 1) % self.nodes.len();
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(self.cluster.inner.nodes.now());
             // Each once without a wait; then one after another waits for a moment.
             let most = if asked < self.nodes.len() { Duration::ZERO } else { left.min(TURN) };
             if let Some(sample) = self.nodes[self.turn].next(most)? {
@@ -164,7 +165,7 @@ impl ClusterWatch {
 
 impl FollowRun for ClusterWatch {
     fn next(&mut self, wait: Duration) -> Result<Option<RunStatus>> {
-        let end = Instant::now() + wait;
+        let end = self.cluster.inner.nodes.now() + wait;
         loop {
             let now = self.cluster.status(self.run)?;
             self.state = now.state;
@@ -172,11 +173,11 @@ impl FollowRun for ClusterWatch {
                 self.last = Some(now.clone());
                 return Ok(Some(now));
             }
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(self.cluster.inner.nodes.now());
             if left.is_zero() {
                 return Ok(None);
             }
-            std::thread::sleep(left.min(LOOK));
+            self.cluster.inner.nodes.options.machine.sleep(left.min(LOOK));
         }
     }
 }

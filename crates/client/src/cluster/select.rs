@@ -3,7 +3,7 @@
 use super::ClusterClient;
 use crate::fragment::Fragment;
 use crate::select::{Lease, Verdict};
-use forebay_core::{Accept, GetAny, Primary, Result, ResultFragment, Sources, Token};
+use forebay_core::{Accept, Error, GetAny, Kind, Primary, Result, ResultFragment, Sources, Token};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ const HOPS: usize = 4;
 /// How long one node waits for a ready event before the next one does: an event that becomes ready elsewhere is found within this
 /// time for each node of the cluster.
 pub(super) const TURN: Duration = Duration::from_millis(50);
+/// How long a node is not asked that did not answer, for each millisecond for which it has kept a call.
+const REST: Duration = Duration::from_millis(4);
 
 impl ClusterClient {
     /// Leases up to `n` ready events, of as many nodes as it takes; waits for a first one as long as asked. The order of delivery is
@@ -21,25 +23,26 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::get_any`], with the name of the node, where no other one had any.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
-        let end = Instant::now() + request.wait;
+        let end = self.inner.nodes.now() + request.wait;
         self.inner.nodes.catch_up();
-        let nodes: Vec<u16> = self.placed().nodes().map(|node| node.id).collect();
         let mut leases: Vec<Lease> = Vec::new();
-        let mut failed = None;
+        let (nodes, mut failed) = self.awake();
         let mut hops = 0;
         loop {
             // From another one each time: all nodes are emptied alike.
             let node = nodes[self.inner.turn.fetch_add(1, Ordering::Relaxed) % nodes.len()];
             let is_hop = hops < HOPS.min(nodes.len());
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(self.inner.nodes.now());
             let wait = if is_hop { Duration::ZERO } else { left.min(TURN) };
             let asked = GetAny { n: request.n - leases.len(), wait, ..request.clone() };
+            let began = self.inner.nodes.now();
             match self.node(node).and_then(|client| client.get_any(&asked)) {
                 Ok(found) => leases.extend(found),
                 Err(error) => {
+                    self.rests(node, began, &error);
                     failed = Some(error);
                     // One that is away answers at once: not asked again and again.
-                    std::thread::sleep(wait);
+                    self.inner.nodes.options.machine.sleep(wait);
                 }
             }
             hops += 1;
@@ -51,6 +54,32 @@ impl ClusterClient {
         match failed {
             Some(error) if leases.is_empty() => Err(error),
             _ => Ok(leases),
+        }
+    }
+
+    /// The nodes that are asked for ready events, and why others are not now: all of them where none answers.
+    fn awake(&self) -> (Vec<u16>, Option<Error>) {
+        let placed = self.placed();
+        let all = || placed.nodes().map(|node| node.id);
+        let mut resting = self.inner.resting.lock();
+        if resting.is_empty() {
+            return (all().collect(), None);
+        }
+        let now = self.inner.nodes.now();
+        resting.retain(|_, (until, _)| *until > now);
+        let awake: Vec<u16> = all().filter(|node| !resting.contains_key(node)).collect();
+        if awake.is_empty() {
+            return (all().collect(), None);
+        }
+        (awake, resting.values().next().map(|(_, error)| error.again()))
+    }
+
+    /// A node that has kept a call in vain is not asked for some time, so that it does not take most of the time of those who ask.
+    fn rests(&self, node: u16, began: Instant, error: &Error) {
+        let now = self.inner.nodes.now();
+        let until = now + REST * now.saturating_duration_since(began).as_millis() as u32;
+        if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown) {
+            self.inner.resting.lock().insert(node, (until, error.again()));
         }
     }
 

@@ -10,6 +10,7 @@ use forebay_ring::{Ring, RingConfig};
 use forebay_server::{AccessToken, Endpoint, Limits, Served, Server, ServerConfig};
 use forebay_store::{Config, Store};
 use forebay_testkit::TempDir;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -128,6 +129,13 @@ impl Cluster {
     /// Where a node speaks Redis's protocol.
     pub(crate) fn resp(&self, id: u16) -> PathBuf {
         self.dir.path().join(format!("r{id}.sock"))
+    }
+
+    /// Takes connections where a node that was stopped did.
+    pub(crate) fn listener(&self, id: u16) -> UnixListener {
+        let at = socket(&self.dir, id);
+        let _ = std::fs::remove_file(&at);
+        UnixListener::bind(at).unwrap()
     }
 
     /// A node's process ends: without a word to the others.
