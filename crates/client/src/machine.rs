@@ -39,22 +39,8 @@ pub trait Machine: Timer {
     }
 }
 
-/// The machine itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct System;
-
-impl Timer for System {
-    fn now(&self) -> Instant {
-        MachineTimer.now()
-    }
-
-    fn block_at_most(&self, deadline: Instant) -> Option<Duration> {
-        MachineTimer.block_at_most(deadline)
-    }
-}
-
 #[expect(clippy::disallowed_methods, reason = "the one place")]
-impl Machine for System {
+impl Machine for MachineTimer {
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -92,5 +78,6 @@ pub(crate) fn beside<P: Send, T: Send>(
         tasks.push(Box::new(move || *answer = Some(each(part))));
     }
     machine.beside(tasks);
-    answers.into_iter().flatten().collect()
+    // One that is left out would give its place to another one.
+    answers.into_iter().map(|answer| answer.unwrap_or_else(|| panic!("a machine does all parts"))).collect()
 }

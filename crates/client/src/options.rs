@@ -1,13 +1,14 @@
 //! Options of a client.
 
-use crate::machine::{Machine, System};
+use crate::machine::Machine;
+use forebay_core::MachineTimer;
 use forebay_wire::Hello;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longer waits are cut to it: an instant behind it may be none that the system has.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Files of certificates for `tls://` addresses, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub struct Options {
     pub window_bytes: u32,
     /// Extend leases while they are held, at a third of their time.
     pub extend_leases: bool,
-    /// Time, chance, connections and threads; a simulator's own.
+    /// Time, chance, connections and threads; a simulator's own. Leases are extended by a thread of the system.
     pub machine: Arc<dyn Machine>,
 }
 
@@ -63,7 +64,7 @@ impl Default for Options {
             connections_max: 64,
             window_bytes: 16 << 20,
             extend_leases: true,
-            machine: Arc::new(System),
+            machine: Arc::new(MachineTimer),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::connection::Connection;
 use crate::elsewhere::Early;
 use crate::fragment::{Cutter, Fragment, bytes_of};
+use crate::options::FAR;
 use crate::put::NO_WAIT;
 use crate::retry::Failure;
 use crate::retry::unknown;
@@ -48,6 +49,21 @@ impl Drop for Kept {
 }
 
 forebay_core::implement_lease_holder!(Kept, Fragment, |held| held.client);
+
+/// Why a server gave no lease.
+pub(crate) enum NoLease {
+    /// It refused, or did not answer.
+    Away(Error),
+    /// What it gave could not be read: of other nodes.
+    Unread(Error),
+}
+
+impl NoLease {
+    pub(crate) fn error(self) -> Error {
+        let (NoLease::Away(error) | NoLease::Unread(error)) = self;
+        error
+    }
+}
 
 /// How often others are asked for in place of events whose bytes cannot be read.
 const ROUNDS: usize = 8;
@@ -112,26 +128,35 @@ impl Client {
     /// As `Store::get_any`, and `Unavailable` where the server does not answer in time. Leases of a lost answer come back
     /// by their time. Of bytes that other nodes have also `Corrupt`, where no other event was ready.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
-        let end = self.pool().deadline(request.wait);
+        self.get_any_of(request).map_err(NoLease::error)
+    }
+
+    /// The same, which says whether it is the server that did not answer.
+    pub(crate) fn get_any_of(&self, request: &GetAny) -> std::result::Result<Vec<Lease>, NoLease> {
+        let machine = self.pool().machine();
+        let (wait_end, end) = (machine.now() + request.wait.min(FAR), self.pool().deadline(request.wait));
         let mut asked = request.clone();
         let (mut found, mut blocked, mut failed) = (Vec::new(), Vec::new(), None);
         for _ in 0..ROUNDS {
             let mut out = WireWriter::new();
-            out.get_any(&asked)?;
-            let leases = self.leases(Call::GetAny, &out.finish(), asked.wait, asked.lease)?;
+            out.get_any(&asked).map_err(NoLease::Unread)?;
+            let leases = self.leases(Call::GetAny, &out.finish(), asked.wait, asked.lease).map_err(NoLease::Away)?;
             if leases.is_empty() {
                 break;
             }
-            let Some(error) = self.fetch_leases(leases, &mut found, &mut blocked) else { break };
-            failed = Some(error);
-            // Held until others are found: given back now, they would be the next ones.
-            (asked.n, asked.wait) = (request.n - found.len(), NO_WAIT);
-            if asked.n == 0 || self.pool().machine().now() >= end {
+            let failure = self.fetch_leases(leases, &mut found, &mut blocked);
+            let now = machine.now();
+            if failure.is_none() && !found.is_empty() || found.len() >= request.n || now >= end {
+                failed = failure.or(failed);
                 break;
             }
+            failed = failure.or(failed);
+            asked.n = request.n - found.len();
+            // Held until others are found: given back now, they would be the next ones.
+            asked.wait = if failed.is_some() { NO_WAIT } else { wait_end.saturating_duration_since(now) };
         }
         match failed {
-            Some(error) if found.is_empty() => Err(error),
+            Some(error) if found.is_empty() => Err(NoLease::Unread(error)),
             _ => Ok(found),
         }
     }
@@ -162,14 +187,20 @@ impl Client {
     ) -> Option<Error> {
         let counted: Vec<usize> = leases.iter().map(|lease| lease.fragments.len()).collect();
         let outcomes = self.fetch_lists(leases.iter_mut().map(|lease| &mut lease.fragments), Early::new());
-        let mut failed = None;
+        let mut failed: Option<Error> = None;
         for ((lease, counted), outcome) in leases.into_iter().zip(counted).zip(outcomes) {
-            let outcome =
-                outcome.and_then(|()| self.check_whole(&lease.primary, &lease.token, &lease.fragments, counted));
+            let outcome = match (outcome, &failed) {
+                (Ok(()), None) => match self.check_whole(&lease.primary, &lease.token, &lease.fragments, counted) {
+                    // It is over, and as if it had not been there.
+                    Err(error) if error.kind() == Kind::Fenced => continue,
+                    checked => checked,
+                },
+                // Not asked again and again: the same server may have failed.
+                (Ok(()), Some(error)) if lease.fragments.len() < counted => Err(error.again()),
+                (outcome, _) => outcome,
+            };
             match outcome {
                 Ok(()) => found.push(lease),
-                // It is over, and as if it had not been there.
-                Err(error) if error.kind() == Kind::Fenced => {}
                 Err(error) => {
                     if error.kind() != Kind::Corrupt {
                         blocked.push(Blocked(lease));

@@ -256,7 +256,6 @@ impl Write for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::System;
     use rcgen::{CertificateParams, KeyPair};
     use rustls::crypto::ring::default_provider;
     use rustls::pki_types::PrivateKeyDer;
@@ -296,7 +295,7 @@ mod tests {
             while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
         });
         let end = Instant::now() + Duration::from_secs(10);
-        let mut socket = Socket::connect(&address, end, Some(&client), &System).unwrap();
+        let mut socket = Socket::connect(&address, end, Some(&client), &MachineTimer).unwrap();
         serving.join().unwrap();
         // The socket takes some before it knows that nobody is there.
         let failed = |socket: &mut Socket| socket.write_all(&[0; 100]).and_then(|()| socket.flush()).is_err();

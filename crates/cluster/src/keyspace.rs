@@ -238,7 +238,9 @@ impl Keyspace {
         }
         answer.map_err(|error| {
             let what = format!("node {} (`{}`), the home of run {run}: {}", peer.node, peer.name, error.message());
-            Error::new(error.kind(), what).with_source(error)
+            // Not done, and no token is over: repeated once this node has the home's map it is.
+            let kind = if is_fenced { Kind::Unavailable } else { error.kind() };
+            Error::new(kind, what).with_source(error)
         })
     }
 

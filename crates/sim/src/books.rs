@@ -47,7 +47,8 @@ struct Puts {
 #[derive(Default)]
 pub(crate) struct EventBook {
     puts: BTreeMap<u64, Puts>,
-    verdict: Option<(Token, Judged)>,
+    /// And when it was known.
+    verdict: Option<(Token, Judged, Instant)>,
     /// Verdicts without an answer.
     perhaps: Vec<(Token, Judged)>,
     released: Option<Known>,
@@ -151,23 +152,23 @@ impl Books {
         events.map(|(event, book)| (*event, stored(book))).collect()
     }
 
-    /// An event was granted by a node, with these fragments, in a call that took this time.
+    /// An event was granted by a node, with these fragments, in a call that began then.
     pub(crate) fn granted(
         &mut self,
         (run, event): (u64, u64),
         (by, token): (Place, Token),
         fragments: &[(u64, Vec<u8>)],
         stored_before: Option<&BTreeSet<u64>>,
-        took: Duration,
+        began: Instant,
     ) -> Checked {
         if !self.tokens.insert((by, token)) {
             return Err(format!("{run}/{event}: token {token} was given before"));
         }
         let book = self.event(run, event);
         book.granted = Some(Instant::now());
-        // An answer that was so long on its way may be of a lease that is over.
-        if took < LEASE
-            && let Some((by, judged)) = book.verdict
+        // What was so long on its way may be a lease of before the verdict, which is over.
+        if let Some((by, judged, known)) = book.verdict
+            && (known < began || began.elapsed() < LEASE)
         {
             return Err(format!("{run}/{event}: granted again ({token}) after it was {judged:?} by {by}"));
         }
@@ -196,10 +197,10 @@ impl Books {
         }
         book.perhaps.retain(|(perhaps, _)| *perhaps != token);
         if known == Known::Yes {
-            if let Some((by, before)) = book.verdict {
+            if let Some((by, before, _)) = book.verdict {
                 return Err(format!("{run}/{event}: {judged:?} by {token} after it was {before:?} by {by}"));
             }
-            book.verdict = Some((token, judged));
+            book.verdict = Some((token, judged, Instant::now()));
         }
         Ok(())
     }
@@ -243,8 +244,8 @@ impl Books {
             let mut stored = book.puts.iter().filter(|(_, puts)| puts.stored.is_some());
             let may_go = book.released.is_some() || stored.all(|(source, _)| book.archived.contains(source));
             let may_be_gone = match book.verdict {
-                Some((_, Judged::Rejected)) => true,
-                Some((_, Judged::Accepted)) => may_go,
+                Some((_, Judged::Rejected, _)) => true,
+                Some((_, Judged::Accepted, _)) => may_go,
                 // Given up after too many deliveries, it goes to the archive as well.
                 None => may_go || book.perhaps.iter().any(|(_, judged)| *judged == Judged::Rejected),
             };
@@ -255,12 +256,12 @@ impl Books {
             };
         };
         match (book.verdict, state) {
-            (Some((_, Judged::Accepted)), LiveState::Accepted) => {}
+            (Some((_, Judged::Accepted, _)), LiveState::Accepted) => {}
             (None, LiveState::Accepted) if !book.perhaps.iter().any(|(_, judged)| *judged == Judged::Accepted) => {
                 return Err(format!("{name}: accepted by nobody"));
             }
             (None, _) => {}
-            (Some((token, judged)), state) => {
+            (Some((token, judged, _)), state) => {
                 return Err(format!("{name}: {judged:?} by {token}, and found {}", state.name()));
             }
         }

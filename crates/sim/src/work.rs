@@ -176,11 +176,10 @@ fn work(world: &World, worker: u64, clients: &Clients, random: &mut SmallRng) {
                 continue;
             }
         };
-        let took = began.elapsed();
         for lease in &leases {
             match lease {
-                Leased::Plain(lease) => take(world, worker, lease, stored.as_ref(), took),
-                Leased::Kept(lease) => take(world, worker, lease, stored.as_ref(), took),
+                Leased::Plain(lease) => take(world, worker, lease, stored.as_ref(), began),
+                Leased::Kept(lease) => take(world, worker, lease, stored.as_ref(), began),
             }
         }
         for lease in &leases {
@@ -204,7 +203,7 @@ fn work(world: &World, worker: u64, clients: &Clients, random: &mut SmallRng) {
 
 type Stored = (u64, std::collections::BTreeMap<u64, std::collections::BTreeSet<u64>>);
 
-fn take<H>(world: &World, worker: u64, lease: &Lease<Fragment, H>, stored: Option<&Stored>, took: Duration) {
+fn take<H>(world: &World, worker: u64, lease: &Lease<Fragment, H>, stored: Option<&Stored>, began: Instant) {
     world.count(1);
     let values = world.keyspace.schema.values(lease.primary.as_bytes());
     let (run, event) = (values[0], values[1]);
@@ -220,7 +219,7 @@ fn take<H>(world: &World, worker: u64, lease: &Lease<Fragment, H>, stored: Optio
         (world.home(&lease.primary), lease.token),
         &fragments,
         before,
-        took,
+        began,
     );
     world.check(checked);
     if lease.delivery > DELIVERIES_MAX {

@@ -24,8 +24,8 @@ fn the_same_seed_has_the_same_trace() {
 #[test]
 fn the_same_seed_of_three_nodes_has_the_same_trace() {
     let mut looks = 0;
-    // The first one has devices.
-    for (seed, has_table) in [(7, false), (9, false), (7, true)] {
+    // The first one has devices; the last one closes runs in calm.
+    for (seed, has_table) in [(7, false), (9, false), (9, true)] {
         let plan = |seed| Plan { nodes: 3, has_table, ..plan(seed, HOUR / 4) };
         let (one, again, other) = (simulate(&plan(seed)), simulate(&plan(seed)), simulate(&plan(seed + 3)));
         assert_eq!(one, again);

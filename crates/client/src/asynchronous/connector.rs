@@ -2,9 +2,9 @@
 
 use super::stream::connect;
 use crate::address::Address;
-use crate::machine::{Machine, System};
+use crate::machine::Machine;
 use crate::tls;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, MachineTimer, Result};
 use rustls::ClientConfig;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Connector for Sockets {
     }
 
     fn draw(&self) -> f64 {
-        System.draw()
+        MachineTimer.draw()
     }
 
     fn refusal(&self, error: &Error) -> Option<Error> {

@@ -1,7 +1,7 @@
 //! Calls about events and fragments: at their homes.
 
 use super::ClusterClient;
-use super::nodes::{BESIDE_BYTES, may_be_elsewhere};
+use super::nodes::{BESIDE_BYTES, Placed, may_be_elsewhere};
 use crate::client::Client;
 use crate::elsewhere::{Asked, AtHolder};
 use crate::fragment::{Event, Fragment};
@@ -12,7 +12,6 @@ use forebay_core::{
     Attributes, Bounds, Elsewhere, Error, EventInfo, Key, Kind, Level, OpenEvent, Primary, PutOptions, PutOutcome,
     Released, Report, Result, Source, Sources, Token, Why, crc32c,
 };
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -96,9 +95,16 @@ at_home! {
     outputs(primary: &Primary) -> Option<Vec<(String, Sources)>>;
 }
 
-/// What the outcome of a put by a later map says of all of it, where a node has taken its bytes before.
-fn of_repeat(outcome: Result<PutOutcome>) -> Result<PutOutcome> {
-    outcome.map(PutOutcome::of_repeat).map_err(Error::of_repeat)
+/// A put as it went by the map that the client had.
+struct Tried<'a> {
+    put: (Key, &'a [u8], PutOptions<'a>),
+    /// The node that got the bytes, and the home.
+    route: (u16, u16),
+    /// The first of them took the bytes.
+    was_taken: bool,
+    /// Of the map by which it answered, or of a later one.
+    epoch: u32,
+    answer: Result<PutOutcome>,
 }
 
 impl ClusterClient {
@@ -114,25 +120,22 @@ impl ClusterClient {
     /// bytes that another node has taken does not: that node tells it.
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
         let placed = self.placed();
-        if placed.keyspace.tables().is_empty() {
-            let epoch = Cell::new(0);
-            let answer = self.at_home(self.name_of(key), |client| {
-                let answer = client.put(key, value, options);
-                epoch.set(client.pool().epoch());
-                answer
-            });
-            // By a later map there may be a table, and a node that took it as the home of its event may be no more than its holder.
-            let was_taken = answer.as_ref().is_ok_and(|outcome| !outcome.is_late());
-            let since = placed.map.epoch();
-            let may_move = answer.as_ref().is_err_and(may_be_elsewhere)
-                || was_taken && epoch.get() > since && self.inner.nodes.learn(since);
-            if !may_move || self.placed().keyspace.tables().is_empty() {
-                return answer;
-            }
-            let again = self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?;
-            return if was_taken { of_repeat(again) } else { again };
+        if !placed.keyspace.tables().is_empty() {
+            return self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?;
         }
-        self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?
+        let (began, home) = (self.inner.nodes.now(), placed.home(self.schema(), self.name_of(key)));
+        let mut epoch = 0;
+        let answer = self.node(home).and_then(|client| {
+            let answer = client.put(key, value, options);
+            epoch = client.pool().epoch();
+            answer
+        });
+        if answer.as_ref().is_ok_and(|outcome| epoch <= placed.map.epoch() || outcome.is_late()) {
+            return answer;
+        }
+        let tried =
+            Tried { put: (*key, value, *options), route: (home, home), was_taken: answer.is_ok(), epoch, answer };
+        self.by_later_map(began, &placed, vec![tried]).pop().ok_or_else(too_few)?
     }
 
     /// Memory of the client for a fragment.
@@ -150,10 +153,10 @@ impl ClusterClient {
     /// # Errors
     /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        self.put_many_since(self.inner.nodes.now(), puts)
+        Ok(self.put_many_since(self.inner.nodes.now(), puts))
     }
 
-    fn put_many_since(&self, began: Instant, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+    fn put_many_since(&self, began: Instant, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Vec<Result<PutOutcome>> {
         let took = || self.inner.nodes.now().saturating_duration_since(began);
         let placed = self.placed();
         let routes = placed.routes(self.schema(), puts.iter().map(|put| &put.0));
@@ -167,9 +170,12 @@ impl ClusterClient {
         let apart = |at: usize| routes[at].0 != routes[at].1;
         let checksums: Vec<OnceLock<u32>> = puts.iter().map(|_| OnceLock::new()).collect();
         let mut outcomes: Vec<Option<Result<PutOutcome>>> = puts.iter().map(|_| None).collect();
+        let mut epochs = vec![0; puts.len()];
         let all = (0..puts.len()).map(|at| (at, routes[at].0));
         let checksum = |at: usize| apart(at).then(|| *checksums[at].get_or_init(|| crc32c(puts[at].1)));
-        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome| outcomes[at] = Some(outcome));
+        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome, epoch| {
+            (outcomes[at], epochs[at]) = (Some(outcome), epoch);
+        });
         let was_taken: Vec<bool> =
             outcomes.iter().map(|outcome| matches!(outcome, Some(Ok(outcome)) if !outcome.is_late())).collect();
         // What a holder has, its home is told: eight bytes of each.
@@ -192,7 +198,7 @@ impl ClusterClient {
                 told.len() >= BESIDE_FRAGMENTS,
                 to_home,
                 |_| None,
-                |place, of_home| {
+                |place, of_home, _| {
                     let (at, _) = told[place];
                     outcomes[at] = Some(match (&outcomes[at], of_home) {
                         (Some(Ok(held)), Ok(of_home)) => Ok(held.with_home(of_home, took())),
@@ -201,27 +207,16 @@ impl ClusterClient {
                 },
             );
         }
-        // By a later map a node that took it as the home of its event may be no more than its holder.
-        let since = placed.map.epoch();
-        let is_late_map = self.inner.nodes.is_later(since) && !is_planted("holder-is-home");
-        let elsewhere = |at: &usize| match &outcomes[*at] {
-            Some(Err(error)) => may_be_elsewhere(error),
-            Some(Ok(outcome)) => is_late_map && !apart(*at) && !outcome.is_late(),
-            None => false,
-        };
-        let left: Vec<usize> = (0..puts.len()).filter(elsewhere).collect();
-        if !left.is_empty() && self.inner.nodes.learn(since) {
-            // Those that have another place by the later map go there.
-            let later = self.placed();
-            let moved: Vec<usize> =
-                left.into_iter().filter(|&at| later.route(self.schema(), &puts[at].0) != routes[at]).collect();
-            let again: Vec<_> = moved.iter().map(|&at| puts[at]).collect();
-            for (at, of_later) in moved.into_iter().zip(self.put_many_since(began, &again)?) {
-                outcomes[at] = Some(if was_taken[at] { of_repeat(of_later) } else { of_later });
-            }
-        }
+        let tried = outcomes.into_iter().enumerate().map(|(at, answer)| Tried {
+            put: puts[at],
+            route: routes[at],
+            was_taken: was_taken[at],
+            epoch: epochs[at],
+            answer: answer.unwrap_or_else(|| Err(too_few())),
+        });
+        let mut outcomes = self.by_later_map(began, &placed, tried.collect());
         for (at, _) in told {
-            if let Some(Err(error)) = &outcomes[at] {
+            if let Err(error) = &outcomes[at] {
                 let (holder, home) = routes[at];
                 // Not what the home does not take now, such as while it closes: the holder tells it again.
                 let kind = error.kind();
@@ -230,10 +225,52 @@ impl ClusterClient {
                     "node {holder} has the bytes, and their home, node {home}, does not take them: {}",
                     error.message()
                 );
-                outcomes[at] = Some(Err(Error::new(kind, what).with_source(error.again())));
+                outcomes[at] = Err(Error::new(kind, what).with_source(error.again()));
             }
         }
-        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
+        outcomes
+    }
+
+    /// What was put by a map, and may have another place by a later one, goes there: what a node has refused or not answered, and what
+    /// one took as the home of its event that goes by a later map, by which it may be no more than the holder.
+    fn by_later_map(&self, began: Instant, placed: &Placed, tried: Vec<Tried<'_>>) -> Vec<Result<PutOutcome>> {
+        let since = placed.map.epoch();
+        let is_doubtful = |one: &Tried<'_>| {
+            one.answer.is_ok()
+                && one.was_taken
+                && one.route.0 == one.route.1
+                && one.epoch > since
+                && !is_planted("holder-is-home")
+        };
+        let is_left = |one: &Tried<'_>| one.answer.as_ref().is_err_and(may_be_elsewhere);
+        let epoch = tried.iter().filter(|one| is_doubtful(one)).map(|one| one.epoch).max();
+        let knows = epoch.is_none_or(|epoch| self.inner.nodes.learn(epoch - 1));
+        let has_later = tried.iter().any(is_left) && self.inner.nodes.learn(since) || self.inner.nodes.epoch() > since;
+        let later = self.placed();
+        let has_moved = |one: &Tried<'_>| {
+            has_later && (is_doubtful(one) || is_left(one)) && later.route(self.schema(), &one.put.0) != one.route
+        };
+        let again: Vec<_> = tried.iter().filter(|one| has_moved(one)).map(|one| one.put).collect();
+        let mut by_later = if again.is_empty() { Vec::new() } else { self.put_many_since(began, &again) }.into_iter();
+        let outcome = |one: Tried<'_>| {
+            if has_moved(&one) {
+                let outcome = by_later.next().unwrap_or_else(|| Err(too_few()));
+                return if one.was_taken {
+                    outcome.map(PutOutcome::of_repeat).map_err(Error::of_repeat)
+                } else {
+                    outcome
+                };
+            }
+            if !knows && is_doubtful(&one) {
+                return Err(Error::unknown(format!(
+                    "node {} has the bytes, and goes by a map of epoch {}, which no node gives: whether it is the home of their event \
+                     is not known; repeat the put",
+                    one.route.0, one.epoch
+                )));
+            }
+            one.answer
+        };
+        tried.into_iter().map(outcome).collect()
     }
 
     /// Puts to several nodes, given by place and node.
@@ -243,19 +280,24 @@ impl ClusterClient {
         is_worth_it: bool,
         put: impl Fn(usize) -> (Key, &'a [u8], PutOptions<'a>) + Sync,
         checksum: impl Fn(usize) -> Option<u32> + Sync,
-        mut seen: impl FnMut(usize, Result<PutOutcome>),
+        mut seen: impl FnMut(usize, Result<PutOutcome>, u32),
     ) {
         let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         places.for_each(|(at, node)| parts.entry(node).or_default().push(at));
         let put = |(node, places): (u16, Vec<usize>)| {
             let part: Vec<_> = places.iter().map(|&at| put(at)).collect();
-            let answer = self.node(node).and_then(|client| client.put_many_of(&part, |place| checksum(places[place])));
-            (places, answer)
+            let mut epoch = 0;
+            let answer = self.node(node).and_then(|client| {
+                let answer = client.put_many_of(&part, |place| checksum(places[place]));
+                epoch = client.pool().epoch();
+                answer
+            });
+            (places, answer, epoch)
         };
-        for (places, answer) in self.inner.nodes.beside(parts, is_worth_it, put) {
+        for (places, answer, epoch) in self.inner.nodes.beside(parts, is_worth_it, put) {
             match answer {
-                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome)),
-                Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()))),
+                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome, epoch)),
+                Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()), epoch)),
             }
         }
     }

@@ -250,7 +250,13 @@ impl<C: OfNode> Nodes<C> {
     }
 
     pub(super) fn go_on(&self, later: Arc<Placed>) {
-        *self.placed.write() = later;
+        let mut placed = self.placed.write();
+        // Another thread may have learnt of a later one meanwhile.
+        if later.map.epoch() <= placed.map.epoch() {
+            return;
+        }
+        *placed = later;
+        drop(placed);
         // A node may have another address. Leases keep the clients that they came from.
         self.clients.lock().clear();
     }
@@ -259,11 +265,6 @@ impl<C: OfNode> Nodes<C> {
     fn heard(&self) -> Option<u32> {
         let known = self.epoch();
         self.clients.lock().values().map(|client| client.pool().epoch()).max().filter(|epoch| *epoch > known)
-    }
-
-    /// Whether there is a later map than that of this epoch, as far as the client has heard.
-    pub(super) fn is_later(&self, since: u32) -> bool {
-        self.epoch() > since || self.heard().is_some()
     }
 
     /// Fetches the map if an answer has said that there is a later one; `true` if the client goes by a later one now than that of this

@@ -2,7 +2,7 @@
 
 use super::ClusterClient;
 use crate::fragment::Fragment;
-use crate::select::{Lease, Verdict};
+use crate::select::{Lease, NoLease, Verdict};
 use forebay_core::{Accept, Error, GetAny, Kind, Primary, Result, ResultFragment, Sources, Token};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,8 @@ const HOPS: usize = 4;
 pub(super) const TURN: Duration = Duration::from_millis(50);
 /// How long a node is not asked that did not answer, for each millisecond for which it has kept a call.
 const REST: Duration = Duration::from_millis(4);
+/// Longest such time: later it may be well again.
+const REST_MAX: Duration = Duration::from_secs(20);
 
 impl ClusterClient {
     /// Leases up to `n` ready events, of as many nodes as it takes; waits for a first one as long as asked. The order of delivery is
@@ -26,21 +28,26 @@ impl ClusterClient {
         let end = self.inner.nodes.now() + request.wait;
         self.inner.nodes.catch_up();
         let mut leases: Vec<Lease> = Vec::new();
-        let (nodes, mut failed) = self.awake();
-        let mut hops = 0;
-        loop {
+        let (mut failed, mut hops) = (BTreeMap::<u16, Error>::new(), 0);
+        let resting = loop {
+            let (nodes, resting) = self.awake();
             // From another one each time: all nodes are emptied alike.
             let node = nodes[self.inner.turn.fetch_add(1, Ordering::Relaxed) % nodes.len()];
             let is_hop = hops < HOPS.min(nodes.len());
-            let left = end.saturating_duration_since(self.inner.nodes.now());
+            let began = self.inner.nodes.now();
+            let left = end.saturating_duration_since(began);
             let wait = if is_hop { Duration::ZERO } else { left.min(TURN) };
             let asked = GetAny { n: request.n - leases.len(), wait, ..request.clone() };
-            let began = self.inner.nodes.now();
-            match self.node(node).and_then(|client| client.get_any(&asked)) {
-                Ok(found) => leases.extend(found),
-                Err(error) => {
-                    self.rests(node, began, &error);
-                    failed = Some(error);
+            match self.node(node).map_err(NoLease::Away).and_then(|client| client.get_any_of(&asked)) {
+                Ok(found) => {
+                    failed.remove(&node);
+                    leases.extend(found);
+                }
+                Err(none) => {
+                    if let NoLease::Away(error) = &none {
+                        self.rests(node, began, error);
+                    }
+                    failed.insert(node, none.error());
                     // One that is away answers at once: not asked again and again.
                     self.inner.nodes.options.machine.sleep(wait);
                 }
@@ -48,10 +55,10 @@ impl ClusterClient {
             hops += 1;
             let has_hopped = hops >= HOPS.min(nodes.len());
             if leases.len() >= request.n || has_hopped && (!leases.is_empty() || left.is_zero()) {
-                break;
+                break resting;
             }
-        }
-        match failed {
+        };
+        match failed.into_values().next().or(resting) {
             Some(error) if leases.is_empty() => Err(error),
             _ => Ok(leases),
         }
@@ -60,26 +67,22 @@ impl ClusterClient {
     /// The nodes that are asked for ready events, and why others are not now: all of them where none answers.
     fn awake(&self) -> (Vec<u16>, Option<Error>) {
         let placed = self.placed();
-        let all = || placed.nodes().map(|node| node.id);
-        let mut resting = self.inner.resting.lock();
-        if resting.is_empty() {
-            return (all().collect(), None);
+        let (now, mut resting) = (self.inner.nodes.now(), self.inner.resting.lock());
+        resting.retain(|node, (until, _)| *until > now && placed.nodes().any(|known| known.id == *node));
+        let all = placed.nodes().map(|node| node.id);
+        let awake: Vec<u16> = all.filter(|node| !resting.contains_key(node)).collect();
+        match awake.is_empty() {
+            true => (placed.nodes().map(|node| node.id).collect(), None),
+            false => (awake, resting.values().next().map(|(_, error)| error.again())),
         }
-        let now = self.inner.nodes.now();
-        resting.retain(|_, (until, _)| *until > now);
-        let awake: Vec<u16> = all().filter(|node| !resting.contains_key(node)).collect();
-        if awake.is_empty() {
-            return (all().collect(), None);
-        }
-        (awake, resting.values().next().map(|(_, error)| error.again()))
     }
 
     /// A node that has kept a call in vain is not asked for some time, so that it does not take most of the time of those who ask.
     fn rests(&self, node: u16, began: Instant, error: &Error) {
         let now = self.inner.nodes.now();
-        let until = now + REST * now.saturating_duration_since(began).as_millis() as u32;
+        let rest = REST_MAX.min(REST * now.saturating_duration_since(began).as_millis() as u32);
         if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown) {
-            self.inner.resting.lock().insert(node, (until, error.again()));
+            self.inner.resting.lock().insert(node, (now + rest, error.again()));
         }
     }
 

@@ -94,7 +94,13 @@ pub fn run<S: EventStore>(
     told: &mut Told<'_>,
 ) -> Result<ReadoutReport> {
     let frames = emulator::frames(config.seed);
-    let producer = store.producer(config.run, &config.name)?;
+    let patience = Instant::now() + config.patience;
+    let producer = loop {
+        match store.producer(config.run, &config.name) {
+            Err(error) if is_away(&error) && Instant::now() < patience => std::thread::sleep(RETRY),
+            producer => break producer?,
+        }
+    };
     let mut report = ReadoutReport { name: config.name.clone(), ..ReadoutReport::default() };
     let mut calls = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)
         .map_err(|error| Error::internal("a histogram").with_source(error))?;
