@@ -207,14 +207,20 @@ impl ClusterClient {
                 },
             );
         }
-        let tried = outcomes.into_iter().enumerate().map(|(at, answer)| Tried {
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few())));
+        let outcomes: Vec<_> = outcomes.collect();
+        let tried = |(at, answer)| Tried {
             put: puts[at],
             route: routes[at],
             was_taken: was_taken[at],
             epoch: epochs[at],
-            answer: answer.unwrap_or_else(|| Err(too_few())),
-        });
-        let mut outcomes = self.by_later_map(began, &placed, tried.collect());
+            answer,
+        };
+        let is_final = |(answer, epoch): (&Result<PutOutcome>, &u32)| answer.is_ok() && *epoch <= placed.map.epoch();
+        let mut outcomes = match outcomes.iter().zip(&epochs).all(is_final) {
+            true => outcomes,
+            false => self.by_later_map(began, &placed, outcomes.into_iter().enumerate().map(tried).collect()),
+        };
         for (at, _) in told {
             if let Err(error) = &outcomes[at] {
                 let (holder, home) = routes[at];
