@@ -67,13 +67,18 @@ impl NoLease {
 /// How often others are asked for in place of events whose bytes cannot be read.
 const ROUNDS: usize = 8;
 
-/// A lease that is given back.
-struct Blocked(Lease);
+/// Leases that are given back.
+#[derive(Default)]
+struct Blocked(Vec<Lease>);
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // Where that fails its time-out does the same, and counts.
-        let _ = self.0.requeue();
+        for lease in self.0.drain(..) {
+            // Their time-outs do the same, and count. A server that did not answer once is not waited for again.
+            if lease.requeue().is_err_and(|error| error.kind() != Kind::Fenced) {
+                return;
+            }
+        }
     }
 }
 
@@ -135,7 +140,7 @@ impl Client {
         let machine = self.pool().machine();
         let (wait_end, end) = (machine.now() + request.wait.min(FAR), self.pool().deadline(request.wait));
         let mut asked = request.clone();
-        let (mut found, mut blocked, mut failed) = (Vec::new(), Vec::new(), None);
+        let (mut found, mut blocked, mut failed) = (Vec::new(), Blocked::default(), None);
         for _ in 0..ROUNDS {
             let mut out = WireWriter::new();
             out.get_any(&asked).map_err(NoLease::Unread)?;
@@ -170,7 +175,7 @@ impl Client {
         out.milliseconds(duration.unwrap_or_default())?;
         let leases = self.leases(Call::Lease, &out.finish(), NO_WAIT, duration)?;
         let mut found = Vec::new();
-        match self.fetch_leases(leases, &mut found, &mut Vec::new()) {
+        match self.fetch_leases(leases, &mut found, &mut Blocked::default()) {
             Some(error) => Err(error),
             None => Ok(found.pop()),
         }
@@ -178,12 +183,7 @@ impl Client {
 
     /// Reads what other nodes have of leased events. Those of which it cannot be read are given back, or left to their time where
     /// it is not there: that counts as a failed delivery.
-    fn fetch_leases(
-        &self,
-        mut leases: Vec<Lease>,
-        found: &mut Vec<Lease>,
-        blocked: &mut Vec<Blocked>,
-    ) -> Option<Error> {
+    fn fetch_leases(&self, mut leases: Vec<Lease>, found: &mut Vec<Lease>, blocked: &mut Blocked) -> Option<Error> {
         let counted: Vec<usize> = leases.iter().map(|lease| lease.fragments.len()).collect();
         let outcomes = self.fetch_lists(leases.iter_mut().map(|lease| &mut lease.fragments), Early::new());
         let mut failed: Option<Error> = None;
@@ -202,7 +202,7 @@ impl Client {
                 Ok(()) => found.push(lease),
                 Err(error) => {
                     if error.kind() != Kind::Corrupt {
-                        blocked.push(Blocked(lease));
+                        blocked.0.push(lease);
                     }
                     failed = Some(error);
                 }

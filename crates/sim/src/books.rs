@@ -166,7 +166,7 @@ impl Books {
         }
         let book = self.event(run, event);
         book.granted = Some(Instant::now());
-        // What was so long on its way may be a lease of before the verdict, which is over.
+        // An answer that took as long as a lease may be of one that was over before the verdict.
         if let Some((by, judged, known)) = book.verdict
             && (known < began || began.elapsed() < LEASE)
         {

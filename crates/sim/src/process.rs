@@ -4,7 +4,7 @@
 //! task of the simulator ── resumes ──▶ process: its code ──▶ wait(future) ── not ready: back to the task, which is woken with it
 //! ```
 //!
-//! *Invariant*: a process is never left in its middle: whoever begins one waits for its end.
+//! *Invariant*: a process is never left in its middle: its end is waited for (`World::begin`).
 
 use crate::net::{End, Place};
 use crate::node::Ways;

@@ -5,8 +5,8 @@ use super::select::TURN;
 use crate::fragment::{Fragment, Sample};
 use crate::objects::{Producer, Sampler};
 use forebay_core::{
-    FollowRun, PrescaleFactor, Primary, Result, RunConfig, RunState, RunStatus, RunSummary, SampleEvents, Sampling,
-    Source,
+    Error, FollowRun, PrescaleFactor, Primary, Result, RunConfig, RunState, RunStatus, RunSummary, SampleEvents,
+    Sampling, Source,
 };
 use std::time::Duration;
 
@@ -55,7 +55,10 @@ impl ClusterClient {
     /// not answer.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         self.about_run(run, |client| client.run_close(run))?;
-        self.run_summary(run)
+        self.run_summary(run).map_err(|error| {
+            let what = format!("run {run} is closed, and what it leaves cannot be said: {}", error.message());
+            Error::new(error.kind(), what).with_source(error)
+        })
     }
 
     /// Holds events back from delivery, on every node under one number.
