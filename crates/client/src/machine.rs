@@ -1,6 +1,7 @@
 //! What a client takes from the machine: time, chance, connections, threads. A simulator gives its own.
 //!
-//! *Invariant*: the blocking client takes them from nowhere else (`clippy.toml`), but for the thread that extends leases.
+//! *Invariant*: the blocking clients take them from nowhere else (`clippy.toml`), but for the thread that extends leases, and time for sockets
+//! of the system.
 
 use crate::address::Address;
 use forebay_core::{MachineTimer, Result, Timer};

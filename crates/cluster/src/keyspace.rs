@@ -237,9 +237,11 @@ impl Keyspace {
             return self.stop_without_home(signed, &order).await;
         }
         answer.map_err(|error| {
-            let what = format!("node {} (`{}`), the home of run {run}: {}", peer.node, peer.name, error.message());
-            // Not done, and no token is over: repeated once this node has the home's map it is.
-            let kind = if is_fenced { Kind::Unavailable } else { error.kind() };
+            // No token is over: once this node has the home's map, it is done.
+            let (kind, again) =
+                if is_fenced { (Kind::Unavailable, "; not done: repeat it") } else { (error.kind(), "") };
+            let what =
+                format!("node {} (`{}`), the home of run {run}: {}{again}", peer.node, peer.name, error.message());
             Error::new(kind, what).with_source(error)
         })
     }

@@ -8,15 +8,22 @@ use common::{Cluster, NODES, decide_all, eventually, keyspace};
 use forebay_client::{ClusterClient, Options};
 use forebay_core::map::{Change, ClusterMap};
 use forebay_core::{Bounds, FollowRun, GetAny, Key, Kind, PutOptions, PutOutcome, RunState, Sources};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const RUN: u64 = 5;
 const EVENTS: u64 = 300;
 
 fn connect(cluster: &Cluster) -> ClusterClient {
-    ClusterClient::connect(&cluster.addresses(), Options::default()).unwrap()
+    connect_for(cluster, 10)
+}
+
+/// A client whose calls to a node have these seconds.
+fn connect_for(cluster: &Cluster, seconds: u64) -> ClusterClient {
+    let options = Options { deadline: Duration::from_secs(seconds), ..Options::default() };
+    ClusterClient::connect(&cluster.addresses(), options).unwrap()
 }
 
 /// Keys of two sources of events that are spread over all nodes, in the order of their keys.
@@ -129,8 +136,7 @@ fn a_node_that_is_away_is_named_and_the_others_go_on() {
 #[test]
 fn a_node_is_taken_out_of_new_runs_and_its_old_ones_come_back_with_it() {
     let mut cluster = Cluster::new();
-    let options = Options { deadline: Duration::from_secs(4), ..Options::default() };
-    let client = ClusterClient::connect(&cluster.addresses(), options).unwrap();
+    let client = connect_for(&cluster, 4);
     client.run_open(RUN, &keyspace().run).unwrap();
     fill(&client, RUN);
     let away = cluster.other_than_home_of(RUN);
@@ -206,20 +212,18 @@ fn a_run_is_followed_over_all_nodes() {
 #[test]
 fn a_node_that_says_nothing_does_not_keep_those_who_ask_for_events() {
     let mut cluster = Cluster::new();
-    let options = Options { deadline: Duration::from_secs(2), ..Options::default() };
-    let client = ClusterClient::connect(&cluster.addresses(), options).unwrap();
+    let client = connect_for(&cluster, 2);
     client.run_open(RUN, &keyspace().run).unwrap();
     fill(&client, RUN);
     cluster.stop(3);
-    let listener = cluster.listener(3);
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counted = calls.clone();
-    // Ends with the test.
-    std::thread::spawn(move || {
-        listener.incoming().for_each(|stream| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            std::mem::forget(stream);
-        });
+    let (listener, calls) = (cluster.listener(3), Arc::new((AtomicUsize::new(0), AtomicBool::new(false))));
+    let seen = calls.clone();
+    let silent = std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        while !seen.1.load(Ordering::SeqCst) {
+            kept.push(listener.accept());
+            seen.0.fetch_add(1, Ordering::SeqCst);
+        }
     });
     for _ in 0..30 {
         let found = client.get_any(&GetAny { sources: Sources::None, ..GetAny::default() }).unwrap();
@@ -227,8 +231,8 @@ fn a_node_that_says_nothing_does_not_keep_those_who_ask_for_events() {
         found[0].reject().unwrap();
     }
     // Of a third of the calls it would be the first node.
-    let calls = calls.load(Ordering::SeqCst);
-    assert!((1..=3).contains(&calls), "{calls}");
+    let asked = calls.0.load(Ordering::SeqCst);
+    assert!((1..=3).contains(&asked), "{asked}");
     // Once the others have nothing more, it is named.
     let error = loop {
         match client.get_any(&GetAny { n: 100, sources: Sources::None, ..GetAny::default() }) {
@@ -237,4 +241,14 @@ fn a_node_that_says_nothing_does_not_keep_those_who_ask_for_events() {
         }
     };
     assert!(error.kind() == Kind::Unavailable && error.message().contains("n3.sock"), "{error}");
+    // It comes back: a call that waits already finds what it has.
+    std::thread::scope(|scope| {
+        let request = GetAny { wait: Duration::from_secs(60), sources: Sources::None, ..GetAny::default() };
+        let waiting = scope.spawn(move || client.get_any(&request).unwrap().len());
+        calls.1.store(true, Ordering::SeqCst);
+        drop(UnixStream::connect(cluster.socket(3)).unwrap());
+        silent.join().unwrap();
+        cluster.start(3);
+        assert_eq!(waiting.join().unwrap(), 1);
+    });
 }

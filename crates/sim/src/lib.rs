@@ -1,9 +1,9 @@
-//! The real store, sessions, nodes of a cluster and async client under a seeded simulator.
+//! The real store, sessions, nodes of a cluster and clients under a seeded simulator.
 //!
 //! ```text
 //! seed ─▶ faults, latencies, work ─▶ one thread of tokio, whose time goes on when nothing is left to do
 //!                                        ├ nodes: each a store on media that forget, sessions, its part in a cluster
-//!                                        ├ producers, workers, an operator: the async client over streams in memory
+//!                                        ├ producers, workers, an operator: blocking clients on stacks of their own, async ones, over streams in memory
 //!                                        ├ movers, where stores have a warm level
 //!                                        └ books: what was offered, answered, granted; what must hold of it
 //! ```

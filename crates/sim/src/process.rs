@@ -37,12 +37,14 @@ struct Beginning {
 thread_local! {
     /// Code of processes that have not begun: it need not be `Send`, and no process leaves this thread.
     static BEGINNING: RefCell<Beginning> = RefCell::default();
+    /// Stacks of processes that are over: to make one costs as much as a put.
+    static FREE: RefCell<Vec<Generator<'static, (), ()>>> = RefCell::default();
     /// Wakes the process that runs.
     static WAKER: RefCell<Waker> = RefCell::new(Waker::noop().clone());
 }
 
 /// A process, as a task: over when its code is.
-pub(crate) struct Process(Generator<'static, (), ()>);
+pub(crate) struct Process(Option<Generator<'static, (), ()>>);
 
 impl Process {
     pub(crate) fn new(code: impl FnOnce() + 'static) -> Process {
@@ -55,7 +57,10 @@ impl Process {
             let code = BEGINNING.with_borrow_mut(|all| all.codes.remove(&number));
             code.into_iter().for_each(|code| code());
         };
-        Process(Gn::new_opt(STACK_WORDS, begin))
+        let free = FREE.with_borrow_mut(Vec::pop);
+        let mut stack = free.unwrap_or_else(|| Gn::<()>::new_opt(STACK_WORDS, || ()));
+        stack.init_code(begin);
+        Process(Some(stack))
     }
 }
 
@@ -64,8 +69,13 @@ impl Future for Process {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         WAKER.set(context.waker().clone());
-        self.0.resume();
-        if self.0.is_done() { Poll::Ready(()) } else { Poll::Pending }
+        let Some(stack) = &mut self.0 else { return Poll::Ready(()) };
+        stack.resume();
+        if !stack.is_done() {
+            return Poll::Pending;
+        }
+        FREE.with_borrow_mut(|free| free.extend(self.0.take()));
+        Poll::Ready(())
     }
 }
 

@@ -210,7 +210,9 @@ impl<C: OfNode> Nodes<C> {
         let node = node.ok_or_else(|| Error::invalid(format!("node {id} is not in the cluster's map")))?;
         // Without the lock: a node that does not answer must not keep calls from the others.
         let client = self.open(node, &self.options)?;
-        Ok(self.clients.lock().entry(id).or_insert(client).clone())
+        let mut clients = self.clients.lock();
+        // By a later map, of which another thread has learnt meanwhile, the node may have another address: for this call only.
+        Ok(if self.epoch() == placed.map.epoch() { clients.entry(id).or_insert(client).clone() } else { client })
     }
 
     fn open(&self, node: &Node, options: &Options) -> Result<C> {

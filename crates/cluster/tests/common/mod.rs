@@ -131,9 +131,14 @@ impl Cluster {
         self.dir.path().join(format!("r{id}.sock"))
     }
 
+    /// Where a node is found.
+    pub(crate) fn socket(&self, id: u16) -> PathBuf {
+        socket(&self.dir, id)
+    }
+
     /// Takes connections where a node that was stopped did.
     pub(crate) fn listener(&self, id: u16) -> UnixListener {
-        let at = socket(&self.dir, id);
+        let at = self.socket(id);
         let _ = std::fs::remove_file(&at);
         UnixListener::bind(at).unwrap()
     }
