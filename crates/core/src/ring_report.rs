@@ -68,7 +68,7 @@ pub struct RingMemory {
 }
 
 /// One pin, as `stats` lists it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingPinStatus {
     /// Number of the pin.
     pub id: u64,
@@ -113,7 +113,7 @@ pub struct RingChunkInfo {
 }
 
 /// The ring at a glance.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RingStats {
     /// Chunks in the region.
     pub segments: u32,

@@ -45,7 +45,8 @@ until it is back.
 
 With the native addresses of some nodes of a cluster, with commas between them, it shows the whole cluster: totals, and a line for \
 each node with its fill, its events, and what comes in and is decided each second. A node that does not answer has a line that says \
-why; one that is full inhibits the trigger of all, and is named. One such address is one server.
+why; one that is full inhibits the trigger of all, and is named. One such address is one server. Of a ring (--keyspace) it shows what \
+each node keeps, takes, evicts and refuses.
 
 Example: in a terminal; once, as text and as JSON; a cluster:
   forebay top --url http://127.0.0.1:7442

@@ -30,6 +30,9 @@ pub(super) struct Screen<'a> {
     pub(super) help: bool,
 }
 
+/// What there is to say of the trigger where the keyspace is a ring.
+pub(super) const NO_TRIGGER: &str = " a ring holds no trigger: its oldest data goes when space is needed";
+
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
@@ -131,7 +134,7 @@ fn inhibit(frame: &mut Frame<'_>, room: Rect, view: &View) {
         false => format!("dead time {dead:.1} s: {}", parts.join(", ")),
     };
     if view.ring.is_some() {
-        return text(frame, room, " a ring holds no trigger: its oldest data goes when space is needed");
+        return text(frame, room, NO_TRIGGER);
     }
     let alarm = if view.debug_alarm { "   DEBUG STREAM: look at it" } else { "" };
     let Some(held) = &view.inhibit else {

@@ -437,6 +437,12 @@ fn a_ring_on_two_nodes_of_a_cluster_is_one_ring() {
     let window = of_ring(&["window", &places, "--last", "10ms"]);
     let covered = |source: &Value| source["coverage"][0]["state"] == "covered";
     assert!(window["sources"].as_array().unwrap().iter().all(covered), "{window}");
+    let top = &of_ring(&["top", &places, "--interval", "200ms"]);
+    let of_node = |at: usize| ["sources", "fragments"].map(|figure| top["nodes"][at]["ring"][figure].as_u64());
+    assert_eq!([of_node(0), of_node(1)], [[Some(2), Some(100)], [Some(1), Some(50)]], "{top}");
+    assert_eq!((&top["totals"]["ring"]["fragments"], &top["totals"]["answering"]), (&150.into(), &2.into()), "{top}");
+    let text = stdout(&temp.run(&["top", &places, "--once", "--interval", "200ms", "--keyspace", "links"]));
+    assert!(text.contains("refused/s") && text.contains("2 nodes") && !text.contains("trigger free"), "{text}");
     let added = temp.json(&["pin", &places, "--keyspace", "links", "add", "--last", "5ms", "--for", "1h"], 0);
     assert_eq!(added.len(), 2, "one on each node");
     for pin in &added {

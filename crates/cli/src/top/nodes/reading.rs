@@ -1,14 +1,16 @@
 //! Looks at the nodes of a cluster, or at one server: all at once, over the native protocol.
 //!
 //! *Invariants*: a node that does not answer is in the reading, with the reason, and keeps the others from nothing; a look
-//! takes no longer than one node takes for a connection and three calls.
+//! takes no longer than one node takes for a connection and three calls. Of a ring there are the nodes to which a look-up table gives
+//! something.
 //!
 //! *On failure*: where no node has ever answered there is no reading; the next look connects again.
 
-use forebay_client::{Client, ClusterClient, Options};
+use crate::connect::nodes_of;
+use forebay_client::{Client, ClusterClient, ClusterRing, Connected, Options, RingClient};
 use forebay_cluster::Status;
-use forebay_core::map::NodeState;
-use forebay_core::{Either, Error, Ledger, Result, Stats};
+use forebay_core::map::{ClusterMap, Node, NodeState};
+use forebay_core::{Either, Error, Ledger, Result, RingStats, Stats};
 use std::time::{Duration, Instant};
 
 /// How long a node is waited for.
@@ -19,6 +21,7 @@ pub(in crate::top) struct NodesReading {
     pub(super) keyspace: String,
     /// Cluster and epoch of its map; `None` for a server that is in none.
     pub(super) map: Option<(String, u32)>,
+    pub(super) is_ring: bool,
     pub(super) nodes: Vec<NodeReading>,
 }
 
@@ -43,18 +46,36 @@ pub(super) struct NodeReading {
 pub(super) struct Figures {
     /// When its counts were there: a node that is slow to answer is read later than others.
     pub(super) at: Instant,
-    pub(super) stats: Stats,
-    /// Sums over all its runs.
-    pub(super) sums: Ledger,
+    pub(super) kept: Kept,
     /// The cluster as it sees it; `None` for a server that is in none.
     pub(super) status: Option<Status>,
+}
+
+/// What a node keeps.
+pub(super) enum Kept {
+    Events {
+        stats: Box<Stats>,
+        /// Sums over all its runs.
+        sums: Ledger,
+    },
+    Ring {
+        stats: RingStats,
+        /// Sources that it has seen.
+        sources: usize,
+    },
+}
+
+/// A server or a cluster, of events or of a ring.
+enum Place {
+    Server(Connected),
+    Cluster(Either<ClusterClient, ClusterRing>),
 }
 
 /// The nodes behind addresses: those of a cluster, or one server, which is a list of one.
 pub(in crate::top) struct NodesSource {
     addresses: String,
     options: Options,
-    connected: Option<Either<Client, ClusterClient>>,
+    connected: Option<Place>,
 }
 
 impl NodesSource {
@@ -74,48 +95,65 @@ impl NodesSource {
     /// # Errors
     /// Those of connecting, while no node has answered.
     pub(in crate::top) fn read(&mut self) -> Result<NodesReading> {
-        if self.connected.is_none() {
-            self.connected = Some(crate::connect::client_of(&self.addresses, self.options.clone())?);
-        }
-        let reading = match self.connected.as_ref() {
-            Some(Either::Here(client)) => of_server(&self.addresses, client),
-            Some(Either::There(cluster)) => of_cluster(cluster),
-            None => return Err(Error::internal("connected to nothing")),
+        let place = match self.connected.take() {
+            Some(place) => place,
+            None if self.addresses.contains(',') => {
+                Place::Cluster(Connected::cluster(&nodes_of(&self.addresses), &self.options)?)
+            }
+            None => Place::Server(Connected::connect(&self.addresses, self.options.clone())?),
+        };
+        let reading = match &place {
+            Place::Server(server) => of_server(&self.addresses, server),
+            Place::Cluster(Either::Here(events)) => {
+                let nodes: Vec<Node> = events.map().nodes().to_vec();
+                let look = |node| events.node(node).and_then(|client| figures_of_events(&client, true));
+                of_cluster(&events.keyspace().name, false, &events.map(), nodes, look)
+            }
+            Place::Cluster(Either::There(ring)) => {
+                let look = |node| ring.node(node).and_then(|client| figures_of_ring(&client, true));
+                of_cluster(&ring.keyspace().name, true, &ring.map(), ring.nodes(), look)
+            }
         };
         let ours = reading.map.as_ref().map_or(0, |map| map.1);
         let said = |node: &NodeReading| Some(node.answer.as_ref().ok()?.status.as_ref()?.epoch);
-        if reading.nodes.iter().filter_map(said).any(|epoch| epoch > ours) {
-            // A node goes by a later map: the next look is at the nodes of that one.
-            self.connected = None;
-        }
+        // Where a node goes by a later map, the next look is at the nodes of that one.
+        self.connected = (!reading.nodes.iter().filter_map(said).any(|epoch| epoch > ours)).then_some(place);
         Ok(reading)
     }
 }
 
-fn of_server(address: &str, client: &Client) -> NodesReading {
-    let answer = figures(client, false);
+fn of_server(address: &str, server: &Connected) -> NodesReading {
+    let (keyspace, is_ring, answer) = match server {
+        Connected::Events(client) => (client.keyspace().name.clone(), false, figures_of_events(client, false)),
+        Connected::Ring(ring) => (ring.keyspace().name.clone(), true, figures_of_ring(ring, false)),
+    };
     let one = NodeReading { node: 0, name: address.to_owned(), answer: answer.map_err(|error| said(&error)) };
-    NodesReading { keyspace: client.keyspace().name.clone(), map: None, nodes: vec![one] }
+    NodesReading { keyspace, map: None, is_ring, nodes: vec![one] }
 }
 
-fn of_cluster(cluster: &ClusterClient) -> NodesReading {
-    let map = cluster.map();
-    let nodes: Vec<_> = map.nodes().iter().filter(|node| node.state != NodeState::Gone).collect();
-    let look = |node: u16| cluster.node(node).and_then(|client| figures(&client, true));
+fn of_cluster(
+    keyspace: &str,
+    is_ring: bool,
+    map: &ClusterMap,
+    mut nodes: Vec<Node>,
+    look: impl Fn(u16) -> Result<Figures> + Sync,
+) -> NodesReading {
+    nodes.retain(|node| node.state != NodeState::Gone);
     // Beside each other: one that does not answer takes the whole time for itself only.
     let answers: Vec<_> = std::thread::scope(|scope| {
         let looks: Vec<_> = nodes.iter().map(|node| scope.spawn(|| look(node.id))).collect();
         looks.into_iter().map(|look| look.join().unwrap_or_else(|_| Err(Error::internal("a look panicked")))).collect()
     });
-    let named = nodes.iter().zip(answers).map(|(node, answer)| NodeReading {
+    let named = nodes.into_iter().zip(answers).map(|(node, answer)| NodeReading {
         node: node.id,
-        name: node.name.clone(),
+        name: node.name,
         answer: answer.map_err(|error| said(&error)),
     });
     NodesReading {
         nodes: named.collect(),
-        keyspace: cluster.keyspace().name.clone(),
+        keyspace: keyspace.to_owned(),
         map: Some((format!("{:?}", map.cluster()), map.epoch())),
+        is_ring,
     }
 }
 
@@ -123,14 +161,22 @@ fn said(error: &Error) -> String {
     format!("{}: {}", error.kind().name(), error.message())
 }
 
-fn figures(client: &Client, is_node: bool) -> Result<Figures> {
-    let corrupt = |error| Error::corrupt("no status of a node").with_source(error);
-    let status = match is_node {
-        true => Some(serde_json::from_str(&client.cluster_text()?).map_err(corrupt)?),
-        false => None,
-    };
-    let stats = client.stats()?;
+fn figures_of_events(client: &Client, is_node: bool) -> Result<Figures> {
+    let status = status(is_node, || client.cluster_text())?;
+    let stats = Box::new(client.stats()?);
     let mut sums = Ledger::default();
     client.runs()?.iter().for_each(|run| sums.add(&run.ledger));
-    Ok(Figures { at: Instant::now(), stats, sums, status })
+    Ok(Figures { at: Instant::now(), kept: Kept::Events { stats, sums }, status })
+}
+
+fn figures_of_ring(ring: &RingClient, is_node: bool) -> Result<Figures> {
+    let status = status(is_node, || ring.cluster_text())?;
+    let sources = ring.sources()?.len();
+    let stats = ring.stats()?;
+    Ok(Figures { at: Instant::now(), kept: Kept::Ring { stats, sources }, status })
+}
+
+fn status(is_node: bool, text: impl Fn() -> Result<String>) -> Result<Option<Status>> {
+    let corrupt = |error| Error::corrupt("no status of a node").with_source(error);
+    is_node.then(|| serde_json::from_str(&text()?).map_err(corrupt)).transpose()
 }

@@ -3,14 +3,13 @@
 //! *Invariants*: nothing is drawn outside of the screen, however small (test `any_size_will_do`); where not all nodes have room,
 //! those that do not answer, inhibit or miss others come first (test `trouble_comes_first_where_room_is_short`).
 
-use super::view::{NodeRates, NodeView, NodesView, Shown};
+use super::view::{KeptView, NodeRates, NodeView, NodesView, Shown};
 use crate::top::history::{History, RATES};
 use crate::top::screen::{
-    ALARM, BOLD, DIM, HELD, Keys, away, help, keys, megabytes, number_of, part, rates, shown, take, text,
+    ALARM, BOLD, DIM, HELD, Keys, NO_TRIGGER, away, help, keys, megabytes, number_of, part, rates, shown, take, text,
 };
 use crate::top::terminal::{Away, Controls};
 use crate::units;
-use forebay_core::Live;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -42,7 +41,8 @@ pub(in crate::top) fn draw(frame: &mut Frame<'_>, screen: &NodesScreen<'_>) {
         let named = |number: usize, rate| (number, RATES[number], rate);
         let NodeRates { puts, stored_bytes, verdicts } = view.totals.rates;
         let all = [named(0, puts), named(1, stored_bytes), named(4, verdicts)];
-        rates(frame, take(&mut room, 1 + all.len() as u16), &all, screen.history);
+        let all = &all[..if view.is_ring() { 2 } else { 3 }];
+        rates(frame, take(&mut room, 1 + all.len() as u16), all, screen.history);
         nodes(frame, room, view);
     } else if screen.away.is_none() {
         text(frame, take(&mut room, 1), Line::styled(" waiting for the first answer", DIM));
@@ -73,6 +73,9 @@ fn title(screen: &NodesScreen<'_>) -> Line<'static> {
 
 /// Whether the trigger of all is held, and by which node.
 fn trigger(view: &NodesView) -> Vec<Line<'static>> {
+    if view.is_ring() {
+        return vec![Line::raw(NO_TRIGGER)];
+    }
     let Some(by) = &view.inhibit else { return vec![Line::raw(" trigger free")] };
     let others = match view.totals.inhibiting {
         0 | 1 => String::new(),
@@ -86,22 +89,10 @@ fn trigger(view: &NodesView) -> Vec<Line<'static>> {
 
 fn nodes(frame: &mut Frame<'_>, room: Rect, view: &NodesView) {
     let room = part(frame, room, "nodes");
-    let head = format!(
-        " {:<NAME$} {:<width$} {:>8}{:>8}{:>8}{:>9}{:>9}{:>11}{:>12}",
-        "node",
-        "fill",
-        "open",
-        "ready",
-        "leased",
-        "accepted",
-        "puts/s",
-        "stored/s",
-        "verdicts/s",
-        width = BAR + 6
-    );
-    let totals = &view.totals;
-    let mut lines =
-        vec![Line::styled(head, DIM), Line::styled(figures("all", totals.fill, &totals.events, totals.rates), BOLD)];
+    let (names, totals) = (columns(view.is_ring()), &view.totals);
+    let head = format!(" {:<NAME$} {:<width$} {}", "node", "fill", cells(&names), width = BAR + 6);
+    let all = figures("all", totals.fill, &totals.kept, totals.rates);
+    let mut lines = vec![Line::styled(head, DIM), Line::styled(all, BOLD)];
     let mut nodes: Vec<&NodeView> = view.nodes.iter().collect();
     let left = usize::from(room.height).saturating_sub(lines.len());
     if nodes.len() > left {
@@ -117,25 +108,69 @@ fn nodes(frame: &mut Frame<'_>, room: Rect, view: &NodesView) {
 }
 
 fn is_in_trouble(node: &NodeView) -> bool {
-    let hurt = |shown: &Shown| shown.inhibit.is_some() || shown.debug_alarm || !shown.trouble.is_empty();
+    let is_lost = |shown: &Shown| matches!(&shown.kept, KeptView::Ring { ring } if ring.lost > 0);
+    let hurt =
+        |shown: &Shown| shown.inhibit.is_some() || shown.debug_alarm || !shown.trouble.is_empty() || is_lost(shown);
     node.shown.as_ref().is_none_or(hurt)
 }
 
-fn figures(name: &str, fill: f64, events: &Live<u64>, rates: NodeRates) -> String {
+/// Names of the columns behind the fill, each with its width.
+fn columns(is_ring: bool) -> [(&'static str, usize); 7] {
+    match is_ring {
+        true => [
+            ("sources", 8),
+            ("kept", 9),
+            ("pins", 6),
+            ("puts/s", 9),
+            ("stored/s", 11),
+            ("evicted/s", 11),
+            ("refused/s", 11),
+        ],
+        false => [
+            ("open", 8),
+            ("ready", 8),
+            ("leased", 8),
+            ("accepted", 9),
+            ("puts/s", 9),
+            ("stored/s", 11),
+            ("verdicts/s", 12),
+        ],
+    }
+}
+
+fn cells<T: std::fmt::Display>(cells: &[(T, usize)]) -> String {
+    cells.iter().map(|(cell, width)| format!("{cell:>width$}")).collect()
+}
+
+fn figures(name: &str, fill: f64, kept: &KeptView, rates: NodeRates) -> String {
     let name: String = shown(name).chars().take(NAME).collect();
     let count = |events: u64| units::count(events as f64);
-    format!(
-        " {name:<NAME$} {} {:>4}{:>8}{:>8}{:>8}{:>9}{:>9}{:>11}{:>12}",
-        units::bar(fill, BAR),
-        format!("{:.0} %", fill * 100.0),
-        count(events.open),
-        count(events.ready),
-        count(events.leased),
-        count(events.accepted),
-        number_of(rates.puts),
-        megabytes(rates.stored_bytes),
-        number_of(rates.verdicts),
-    )
+    let (puts, stored) = (number_of(rates.puts), megabytes(rates.stored_bytes));
+    let is_ring = matches!(kept, KeptView::Ring { .. });
+    let values = match kept {
+        KeptView::Events { events, .. } => [
+            count(events.open),
+            count(events.ready),
+            count(events.leased),
+            count(events.accepted),
+            puts,
+            stored,
+            number_of(rates.verdicts),
+        ],
+        KeptView::Ring { ring } => [
+            count(ring.sources),
+            count(ring.fragments),
+            count(ring.pins),
+            puts,
+            stored,
+            number_of(ring.evicted_chunks_per_second),
+            number_of(ring.refused_per_second),
+        ],
+    };
+    let widths = columns(is_ring).map(|(_, width)| width);
+    let values: Vec<_> = values.into_iter().zip(widths).collect();
+    let fill = format!("{} {:>4}", units::bar(fill, BAR), format!("{:.0} %", fill * 100.0));
+    format!(" {name:<NAME$} {fill:<width$} {}", cells(&values), width = BAR + 6)
 }
 
 fn row(node: &NodeView) -> Line<'static> {
@@ -144,13 +179,18 @@ fn row(node: &NodeView) -> Line<'static> {
         let why = node.error.as_deref().unwrap_or_default();
         return Line::styled(format!(" {name:<NAME$} DOES NOT ANSWER: {}", shown(why)), ALARM);
     };
-    let words = figures(&node.name, figure.fill, &figure.events, figure.rates);
+    let words = figures(&node.name, figure.fill, &figure.kept, figure.rates);
     let mut remarks = Vec::new();
     if let Some(inhibit) = &figure.inhibit {
         remarks.push(format!("INHIBIT {}", inhibit.class.name()));
     }
     if figure.debug_alarm {
         remarks.push("DEBUG STREAM".to_owned());
+    }
+    if let KeptView::Ring { ring } = &figure.kept
+        && ring.lost > 0
+    {
+        remarks.push(format!("LOST {} fragments", units::count(ring.lost as f64)));
     }
     remarks.extend(figure.trouble.iter().map(|trouble| format!("misses {}", shown(trouble))));
     let style = if figure.inhibit.is_some() || figure.debug_alarm { ALARM } else { Style::new() };
@@ -159,7 +199,7 @@ fn row(node: &NodeView) -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::view::tests::reading;
+    use super::super::view::tests::{reading, ring_reading};
     use super::*;
     use crate::top::once;
 
@@ -190,7 +230,7 @@ mod tests {
             "puts           1.00 k",
             "verdicts           20",
             "all            ███████░ 92 %",
-            "daq1           ██░░░░░░ 25 %       0       5       2        8   1.00 k     0.0 MB          10",
+            "daq1           ██░░░░░░ 25 %         0       5       2        8   1.00 k     0.0 MB          10",
             "daq2           DOES NOT ANSWER: Unavailable: connection refused",
             "q quit",
         ] {
@@ -199,6 +239,30 @@ mod tests {
         let paused = drawn(80, 24, 0, Controls { paused: true, help: true });
         assert!(paused.contains("PAUSED") && paused.contains("?    this help"), "{paused}");
         assert!(!paused.contains("next keyspace"), "a key without effect: {paused}");
+    }
+
+    #[test]
+    fn a_ring_has_columns_of_its_own() {
+        let view = NodesView::new(&ring_reading(8), Some(&ring_reading(7)));
+        let screen = NodesScreen {
+            addresses: "tcp://a,tcp://b",
+            view: Some(&view),
+            history: &History::default(),
+            away: None,
+            controls: &Controls::default(),
+        };
+        let text = once::plain(|frame| draw(frame, &screen), 100, 24).unwrap();
+        for words in [
+            "forebay top links  3 nodes, epoch 4  1 NOT ANSWERING",
+            "a ring holds no trigger",
+            "puts              200",
+            "sources     kept  pins   puts/s   stored/s  evicted/s  refused/s",
+            "daq1           ████████ 97 %        24      500     2      100     0.1 MB          3          7",
+            "daq2           DOES NOT ANSWER: Unavailable: connection refused",
+        ] {
+            assert!(text.contains(words), "no `{words}` in\n{text}");
+        }
+        assert!(!text.contains("verdicts") && !text.contains("trigger free"), "{text}");
     }
 
     #[test]
