@@ -4,14 +4,24 @@
 
 use crate::elsewhere::OtherNodes;
 use crate::heartbeat::Heartbeat;
-use crate::pool::Pool;
+use crate::pool::{Calls, Pool};
+use crate::retry::Limit;
 use forebay_core::{Error, KeySchema, Keyspace, Result, RingKeyspace};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// A store on a server: a cheap handle, cloned freely, used from any number of threads.
-#[derive(Clone)]
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
+    /// The time of the call that calls by this handle are parts of.
+    within: Option<Limit>,
+}
+
+/// A handle for calls of their own, also where it is copied within a call.
+impl Clone for Client {
+    fn clone(&self) -> Client {
+        Client { inner: self.inner.clone(), within: None }
+    }
 }
 
 pub(crate) struct Inner {
@@ -29,7 +39,7 @@ impl Client {
             Ok(ring) => Error::invalid(format!("keyspace `{}` is a ring: connect to it with RingClient", ring.name)),
             Err(_) => error,
         })?;
-        Ok(Client { inner: Arc::new(Inner { pool, keyspace, heartbeat: OnceLock::new(), others }) })
+        Ok(Client { inner: Arc::new(Inner { pool, keyspace, heartbeat: OnceLock::new(), others }), within: None })
     }
 
     /// The keyspace.
@@ -55,6 +65,30 @@ impl Client {
 
     pub(crate) fn pool(&self) -> &Pool {
         &self.inner.pool
+    }
+
+    pub(crate) fn calls(&self) -> Calls<'_> {
+        Calls::new(self.pool(), self.within)
+    }
+
+    /// The time of the call that calls by this handle are parts of.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.within
+    }
+
+    /// The same handle, whose calls are parts of one that has this time.
+    pub(crate) fn within(&self, limit: Limit) -> Client {
+        self.in_time_of(Some(limit))
+    }
+
+    /// The same handle, whose calls are parts of the one that has this time, or calls of their own.
+    pub(crate) fn in_time_of(&self, limit: Option<Limit>) -> Client {
+        Client { within: limit, ..self.clone() }
+    }
+
+    /// The same handle, whose calls are parts of one that begins now and itself waits so long.
+    pub(crate) fn in_one_call(&self, wait: Duration) -> Client {
+        self.within(self.calls().limit(wait))
     }
 
     /// The thread that extends leases, if the options want one.

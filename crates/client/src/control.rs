@@ -1,7 +1,7 @@
 //! Rare calls: runs, masks, holds, accounts, and reports for people.
 
 use crate::client::Client;
-use crate::pool::Pool;
+use crate::pool::Calls;
 use crate::put::NO_WAIT;
 use crate::retry::unknown;
 use forebay_core::{
@@ -12,7 +12,7 @@ use forebay_core::{
 use forebay_wire::{Control, FrameKind, bounds_of};
 use serde::de::DeserializeOwned;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A control as the meta of a frame.
 pub(crate) fn encode(control: &Control) -> Result<Vec<u8>> {
@@ -31,16 +31,11 @@ fn sent_path(path: &Path) -> Result<String> {
     Ok(text.to_owned())
 }
 
-impl Pool {
+impl Calls<'_> {
     /// Makes a control; answers what the server did, and whether that is the answer to a repeat.
     pub(crate) fn control<T: DeserializeOwned>(&self, control: &Control) -> Result<(T, bool)> {
-        self.control_until(self.deadline(NO_WAIT), control)
-    }
-
-    /// The same until this moment.
-    pub(crate) fn control_until<T: DeserializeOwned>(&self, end: Instant, control: &Control) -> Result<(T, bool)> {
         let meta = encode(control)?;
-        self.call_until(end, control.call().repeat(), |connection, is_repeat| {
+        self.call(control.call().repeat(), NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, is_repeat))
         })
@@ -49,12 +44,12 @@ impl Pool {
 
 impl Client {
     fn look<T: DeserializeOwned>(&self, control: &Control) -> Result<T> {
-        Ok(self.pool().control(control)?.0)
+        Ok(self.calls().control(control)?.0)
     }
 
     /// Makes a control that has the same effect once or several times.
     fn order(&self, control: &Control) -> Result<()> {
-        self.pool().control::<()>(control).map(|_| ())
+        self.calls().control::<()>(control).map(|_| ())
     }
 
     /// Opens a run.
@@ -96,7 +91,7 @@ impl Client {
     /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: [`Client::run_summary`]
     /// has its summary.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
-        let closed = self.pool().control(&Control::RunClose { run });
+        let closed = self.calls().control(&Control::RunClose { run });
         closed.map(|(summary, _)| summary).map_err(|error| match error.kind() {
             // The try without an answer may have closed it: that one's summary is lost.
             Kind::Closed if error.earlier_try_unknown() => unknown(&error).of_repeat(),
@@ -174,7 +169,7 @@ impl Client {
     /// As `Store::hold`; `OutcomeUnknown` where no answer came: a repeat would be another hold.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let conditions = conditions.iter().map(|&condition| condition.to_owned()).collect();
-        Ok(self.pool().control(&Control::Hold { run, conditions })?.0)
+        Ok(self.calls().control(&Control::Hold { run, conditions })?.0)
     }
 
     /// Ends a hold; `false` where there is no such hold.
@@ -182,7 +177,7 @@ impl Client {
     /// # Errors
     /// As `Store::release_hold`, and `OutcomeUnknown`.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
-        let (done, is_repeat) = self.pool().control(&Control::ReleaseHold { id })?;
+        let (done, is_repeat) = self.calls().control(&Control::ReleaseHold { id })?;
         // After a lost answer the hold is gone, which is what was asked for.
         Ok(done || is_repeat)
     }
@@ -331,7 +326,7 @@ impl MovedStore for Client {
         self.look(&Control::Prove { token: *token })
     }
     fn give_back(&self, token: &Token) -> Result<()> {
-        match self.pool().control::<()>(&Control::GiveBack { token: *token }) {
+        match self.calls().control::<()>(&Control::GiveBack { token: *token }) {
             // The try without an answer has ended it.
             Err(error) if error.kind() == Kind::Fenced && error.earlier_try_unknown() => Ok(()),
             answer => answer.map(|_| ()),

@@ -16,7 +16,7 @@ impl Client {
     pub fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16> {
         let update = WireUpdate::Fragment { key: *key, token: token.copied(), checksum: crc32c(value) };
         let meta = update.encode(self.keyspace())?;
-        self.pool().call(Call::Update.repeat(), NO_WAIT, |connection, _| {
+        self.calls().call(Call::Update.repeat(), NO_WAIT, |connection, _| {
             let request = connection.send(Call::Update, &meta, &[value])?;
             Ok(connection.answer(request, |meta| Ok((WireReader::whole(meta, |read| read.u16())?, 0)))?.said)
         })
@@ -31,7 +31,7 @@ impl Client {
         let update = WireUpdate::Attributes { primary, token: token.copied(), attributes };
         let meta = update.encode(self.keyspace())?;
         // Unlike a new version of a fragment: the same attributes set twice are the same attributes.
-        self.pool().ask_as(Repeat::Safe, Call::Update, NO_WAIT, &meta, |read| read.u16().map(|_| ())).map(|_| ())
+        self.calls().ask_as(Repeat::Safe, Call::Update, NO_WAIT, &meta, |read| read.u16().map(|_| ())).map(|_| ())
     }
 
     /// Removes a fragment; `false` where there was none.
@@ -59,7 +59,7 @@ impl Client {
     }
 
     fn remove_all(&self, what: &WireRemove) -> Result<u64> {
-        Ok(self.pool().ask(Call::Remove, NO_WAIT, &what.encode()?, |read| read.u64())?.0)
+        Ok(self.calls().ask(Call::Remove, NO_WAIT, &what.encode()?, |read| read.u64())?.0)
     }
 
     /// Announces an event.
@@ -78,7 +78,7 @@ impl Client {
     /// Those of single events are in their outcomes; `OutcomeUnknown` for the call.
     pub fn open_events(&self, events: &[WireOpen]) -> Result<Vec<Result<PutOutcome>>> {
         let meta = WireOpen::encode_all(events, self.keyspace())?;
-        let (outcomes, is_repeat) = self.pool().ask(Call::OpenEvent, NO_WAIT, &meta, list_outcomes)?;
+        let (outcomes, is_repeat) = self.calls().ask(Call::OpenEvent, NO_WAIT, &meta, list_outcomes)?;
         Ok(outcomes.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect())
     }
 
@@ -110,7 +110,7 @@ impl Client {
         let mut out = WireWriter::new();
         out.shorts(std::iter::once(primary.as_bytes()))?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| Ok(read.u8()? == 1)));
-        let (mut done, is_repeat) = self.pool().ask(call, NO_WAIT, &out.finish(), read)?;
+        let (mut done, is_repeat) = self.calls().ask(call, NO_WAIT, &out.finish(), read)?;
         let done = done.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?;
         let done = if is_repeat { done.map_err(Error::of_repeat) } else { done }?;
         if !done && is_repeat {

@@ -37,7 +37,7 @@ pub(crate) trait OtherNodes: Send + Sync {
 
     /// Asks holders for fragments of an event that its home is likely to count: over connections that are free, and nothing where
     /// the nodes are not known.
-    fn ask(&self, primary: &Primary, sources: &Sources) -> Asked;
+    fn ask(&self, asking: &Client, primary: &Primary, sources: &Sources) -> Asked;
 
     /// Of the fragments that holders were asked for, the home counts this number.
     fn counted(&self, counted: usize, asked: usize);

@@ -77,12 +77,12 @@ impl Client {
     /// # Errors
     /// As `Store::get`, and `Unavailable` where the server does not answer in time.
     pub fn get(&self, key: &Key) -> Result<Option<Fragment>> {
-        let mut found = self.get_many(std::slice::from_ref(key))?;
+        let mut found = self.in_one_call(NO_WAIT).get_many(std::slice::from_ref(key))?;
         found.pop().ok_or_else(|| Error::corrupt("an answer without its fragment"))
     }
 
     /// The fragments of several keys, in the order of the keys; several frames are under way where there are many. What is
-    /// more than this client takes in one answer is asked for again.
+    /// more than this client takes in one answer is asked for again. Each part of several frames has a deadline of its own.
     ///
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
@@ -98,7 +98,7 @@ impl Client {
         let frame_keys = self.frame_keys();
         for keys in keys.chunks(frame_keys * FRAMES) {
             let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
-            let answers = self.pool().call(Call::Get.repeat(), NO_WAIT, |connection, _| {
+            let answers = self.calls().call(Call::Get.repeat(), NO_WAIT, |connection, _| {
                 // Empty for each try: reads may be repeated, and the answers of a lost connection are incomplete.
                 let mut answers: Vec<Option<Answer<_>>> = Vec::new();
                 answers.resize_with(metas.len(), || None);
@@ -191,13 +191,17 @@ impl Client {
     /// # Errors
     /// As `Store::get_event`, and `Unavailable` where the server does not answer in time.
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
+        self.in_one_call(NO_WAIT).event(primary, sources)
+    }
+
+    fn event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
         let mut asked: Option<Asked> = None;
-        let answer = self.pool().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
+        let answer = self.calls().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
             let request = connection.send(Call::GetEvent, &meta, &[])?;
             // Once, and behind the request to the home: nothing is waited for with connections of holders in hand but its answer.
-            asked.get_or_insert_with(|| self.inner.others.ask(primary, sources));
+            asked.get_or_insert_with(|| self.inner.others.ask(self, primary, sources));
             let answer = connection.answer(request, |meta| read_event(meta, keyspace));
             if answer.is_err() {
                 asked = Some(Asked::default());
@@ -214,7 +218,7 @@ impl Client {
         let ahead = self.read_asked(asked, &event.fragments);
         self.fetch_lists([&mut event.fragments], ahead).pop().unwrap_or(Ok(()))?;
         // Something was removed since it was read, such as the event.
-        if event.fragments.len() < fragments { self.get_event(primary, sources) } else { Ok(Some(event)) }
+        if event.fragments.len() < fragments { self.event(primary, sources) } else { Ok(Some(event)) }
     }
 
     /// Fragments inside the bounds, streamed in key order. The range has a connection of its own while it lasts; where that
@@ -231,7 +235,7 @@ impl Client {
     pub fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
         let meta = WireRange { bounds: bounds.clone(), events: true, after: None }.encode()?;
         let schema = self.schema();
-        self.pool().call(Call::Range.repeat(), NO_WAIT, |connection, _| {
+        self.calls().call(Call::Range.repeat(), NO_WAIT, |connection, _| {
             let request = connection.send(Call::Range, &meta, &[])?;
             let mut events = Vec::new();
             loop {
@@ -270,22 +274,21 @@ struct Part {
 }
 
 impl Range {
-    fn fetch(&mut self, end: Instant) -> std::result::Result<(), Failure> {
+    fn fetch(&mut self, client: &Client, end: Instant) -> std::result::Result<(), Failure> {
         if self.part.under_way.is_none() {
             // A connection of its own: a range lasts as long as its reader likes, and would block one of the pool for
             // that time.
-            let mut connection = self.client.pool().own_connection().map_err(Failure::Refused)?;
+            let mut connection = client.calls().own_connection().map_err(Failure::Refused)?;
             connection.begin(end);
             let range = WireRange { bounds: self.bounds.clone(), events: false, after: self.last };
             let meta = range.encode().map_err(Failure::Refused)?;
             let request = connection.send(Call::Range, &meta, &[])?;
             self.part.under_way = Some((connection, request));
         }
-        let schema = self.client.schema();
         let Some((connection, request)) = &mut self.part.under_way else { return Ok(()) };
         connection.begin(end);
         let answer = connection.answer(*request, |meta| {
-            let list = WireReader::whole(meta, |read| read.fragments(schema))?;
+            let list = WireReader::whole(meta, |read| read.fragments(client.schema()))?;
             let bytes = bytes_of(&list);
             Ok((list, bytes))
         })?;
@@ -295,6 +298,7 @@ impl Range {
             self.part.is_over = true;
             self.part.under_way = None;
         }
+        // Holders have their own time: there may be many bytes to each of these few.
         self.client.fetch_list(&mut here).map_err(Failure::Refused)?;
         self.part.here = here.into();
         Ok(())
@@ -315,9 +319,9 @@ impl Iterator for Range {
             if self.part.is_over {
                 return None;
             }
-            let client = self.client.clone();
-            let fetched = client.pool().drive(Call::Range.repeat(), NO_WAIT, |retry| {
-                let fetched = self.fetch(retry.end());
+            let client = self.client.in_one_call(NO_WAIT);
+            let fetched = client.calls().drive(Call::Range.repeat(), NO_WAIT, |retry| {
+                let fetched = self.fetch(&client, retry.end());
                 if fetched.is_err() {
                     // The next try goes on behind the last fragment, over another connection.
                     self.part.under_way = None;

@@ -5,9 +5,9 @@
 
 use crate::client::Inner;
 use crate::machine::Machine;
-use crate::pool::Pool;
+use crate::pool::{Calls, Pool};
 use forebay_core::{Call, Primary, Token};
-use forebay_wire::WireExtend;
+use forebay_wire::{WireExtend, WireReader};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -117,7 +117,8 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar), machine: &dyn Ma
 /// Extends leases; those that cannot be any more.
 fn extend(pool: &Pool, batch: &[WireExtend]) -> Vec<WireExtend> {
     let Ok(meta) = WireExtend::encode_all(batch) else { return batch.to_vec() };
-    let answer = pool.ask(Call::Extend, Duration::ZERO, &meta, |read| read.list(1, |read| read.outcome(|_| Ok(()))));
+    let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|_| Ok(())));
+    let answer = Calls::new(pool, None).ask(Call::Extend, Duration::ZERO, &meta, read);
     match answer {
         Ok((outcomes, _)) => batch.iter().zip(outcomes).filter(|(_, one)| one.is_err()).map(|(one, _)| *one).collect(),
         // The server is away: they are tried again when they are due.

@@ -28,16 +28,17 @@ struct Object {
 impl Object {
     fn open(client: &Client, what: Control) -> Result<Object> {
         let mut object = Object { client: client.clone(), what, link: None };
-        object.link()?;
+        object.link(&client.in_one_call(NO_WAIT))?;
         Ok(object)
     }
 
-    fn link(&mut self) -> Result<&mut (Connection, u32)> {
+    /// The connection, which a call of this client makes where there is none.
+    fn link(&mut self, client: &Client) -> Result<&mut (Connection, u32)> {
         match self.link {
             Some(ref mut link) => Ok(link),
             None => {
-                let mut connection = self.client.pool().own_connection()?;
-                connection.begin(self.client.pool().deadline(NO_WAIT));
+                let mut connection = client.calls().own_connection()?;
+                connection.begin(client.calls().end(NO_WAIT));
                 let number = control(&mut connection, &self.what).map_err(Failure::error)?;
                 Ok(self.link.insert((connection, number)))
             }
@@ -45,15 +46,19 @@ impl Object {
     }
 
     /// Asks what comes next, on a new connection where the old one fails.
-    fn next<T>(&mut self, wait: Duration, read: impl Fn(&[u8]) -> Result<(T, u64)>) -> Result<(T, Cutter)> {
-        let client = self.client.clone();
+    fn next<T>(
+        &mut self,
+        client: &Client,
+        wait: Duration,
+        read: impl Fn(&[u8]) -> Result<(T, u64)>,
+    ) -> Result<(T, Cutter)> {
         let meta = |number| {
             let mut out = WireWriter::new();
             out.u32(number);
             out.milliseconds(wait).map(|()| out.finish()).map_err(Failure::Refused)
         };
-        let answer = client.pool().drive(Call::Watch.repeat(), wait, |retry| {
-            let (connection, number) = self.link().map_err(Failure::Refused)?;
+        let answer = client.calls().drive(Call::Watch.repeat(), wait, |retry| {
+            let (connection, number) = self.link(client).map_err(Failure::Refused)?;
             connection.begin(retry.end());
             let asked = connection.send(Call::Watch, &meta(*number)?, &[]);
             let answer = asked.and_then(|request| connection.answer(request, &read));
@@ -165,7 +170,8 @@ impl Watch {
     /// The run's status once it differs from the last one given; `None` at the end of the wait, or where the server is
     /// away.
     pub fn next(&mut self, wait: Duration) -> Option<RunStatus> {
-        let (status, _) = self.object.next(wait, |meta| Ok((decode::<Option<RunStatus>>(meta)?, 0))).ok()?;
+        let client = self.object.client.in_one_call(wait);
+        let (status, _) = self.object.next(&client, wait, |meta| Ok((decode::<Option<RunStatus>>(meta)?, 0))).ok()?;
         self.last = status.as_ref().map(|status| status.state).or(self.last);
         status
     }
@@ -199,9 +205,9 @@ impl Sampler {
     /// # Errors
     /// As the store's sampler, and `Unavailable`.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
-        let client = self.object.client.clone();
+        let client = self.object.client.in_one_call(wait);
         let keyspace = client.keyspace();
-        let (sample, mut cutter) = self.object.next(wait, |meta| {
+        let (sample, mut cutter) = self.object.next(&client, wait, |meta| {
             let sample = WireReader::whole(meta, |read| read.option(|read| WireSample::decode(read, keyspace)))?;
             let bytes = sample.as_ref().map_or(0, |sample| bytes_of(&sample.fragments));
             Ok((sample, bytes))
@@ -272,13 +278,13 @@ impl Producer {
         // Taken out before they are sent: counts that arrive during the call belong to the next report.
         let figures = [&self.announced, &self.fragments, &self.bytes].map(|figure| figure.swap(0, Ordering::Relaxed));
         let [announced, fragments, bytes] = figures;
-        let end = object.client.pool().deadline(NO_WAIT);
+        let client = object.client.in_one_call(NO_WAIT);
         // On a connection that is gone nothing could be told: a new one is made before anything is sent.
         if object.link.as_ref().is_some_and(|(connection, _)| !connection.is_alive()) {
             object.link = None;
         }
-        let told = object.link().and_then(|(connection, number)| {
-            connection.begin(end);
+        let told = object.link(&client).and_then(|(connection, number)| {
+            connection.begin(client.calls().end(NO_WAIT));
             let report = Control::Report { object: *number, announced, fragments, bytes, order };
             match control::<()>(connection, &report) {
                 Ok(()) => Ok(()),

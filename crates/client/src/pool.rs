@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::connection::{Answer, Connection};
 use crate::machine::Machine;
 use crate::options::Options;
-use crate::retry::{Failure, Retry, Step};
+use crate::retry::{Failure, Limit, Retry, Step};
 use forebay_core::{Call, Error, Repeat, Result};
 use forebay_wire::{Welcome, WireReader};
 use parking_lot::{Condvar, Mutex};
@@ -68,15 +68,14 @@ impl Client {
     /// Sends a request whose answer is read later; `None` where that cannot be done at once. A new connection is opened for it if
     /// there may be one, unless it `is_optional`.
     pub(crate) fn send_ahead(&self, call: Call, meta: &[u8], is_optional: bool) -> Option<Ahead> {
-        let pool = self.pool();
-        let end = pool.deadline(Duration::ZERO);
+        let (pool, limit) = (self.pool(), self.calls().limit(Duration::ZERO));
         let connection = match is_optional {
             true => pool.take_free(),
-            false => pool.checkout(pool.machine().now(), end, false).ok(),
+            false => pool.checkout(pool.machine().now(), limit, false).ok(),
         }?;
         let mut ahead = Ahead { client: self.clone(), connection: Some(connection), request: 0 };
         let connection = ahead.connection.as_mut()?;
-        connection.begin(end);
+        connection.begin(limit.end);
         ahead.request = connection.send(call, meta, &[]).ok()?;
         Some(ahead)
     }
@@ -102,14 +101,20 @@ impl Pool {
     /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, a certificate that either side
     /// refuses, `Unavailable` where nobody answers within the deadline.
     pub(crate) fn connect(address: &str, options: Options) -> Result<Pool> {
+        let limit = Limit::new(options.end(Duration::ZERO));
+        Pool::connect_within(limit, address, options)
+    }
+
+    /// The same in this time.
+    pub(crate) fn connect_within(limit: Limit, address: &str, options: Options) -> Result<Pool> {
         let address: Address = address.parse()?;
         let buffers = Arc::new(Buffers::default());
         let tls = matches!(address, Address::Tls(..)).then(|| crate::tls::config(&options.tls)).transpose()?;
         // A hello changes nothing at the server, so a lost one is tried again like a call that only looks.
-        let retry = Retry::new(Repeat::Looks, options.end(Duration::ZERO), &options);
-        let epoch = Arc::<AtomicU32>::default();
+        let (retry, epoch) = (Retry::new(Repeat::Looks, limit, &options), Arc::<AtomicU32>::default());
         let connection = drive(&*options.machine, retry, |retry| {
-            Connection::open(&address, &options, &buffers, &epoch, tls.as_ref(), retry.end())
+            let end = retry.limit().connect_by(options.machine.now());
+            Connection::open(&address, &options, &buffers, &epoch, tls.as_ref(), end)
         })?;
         let welcome = connection.welcome.clone();
         let connections = Mutex::new(Connections { free: vec![connection], all: 1, is_closed: false });
@@ -139,89 +144,13 @@ impl Pool {
         &*self.options.machine
     }
 
-    /// Time for a call that itself waits so long.
-    pub(crate) fn deadline(&self, wait: Duration) -> Instant {
-        self.options.end(wait)
-    }
-
-    /// Makes a call, again and again as [`Retry`] says. `make` is passed whether it is a repeat: whether an earlier try was
-    /// sent, so that it may have taken effect, and has no answer.
-    pub(crate) fn call<T>(
-        &self,
-        repeat: Repeat,
-        wait: Duration,
-        make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
-        self.call_until(self.deadline(wait), repeat, make)
-    }
-
-    /// The same until this moment.
-    pub(crate) fn call_until<T>(
-        &self,
-        end: Instant,
-        repeat: Repeat,
-        mut make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
-        drive(self.machine(), Retry::new(repeat, end, &self.options), |retry| {
-            // A server that has left unseen would take what must not be sent twice, and never answer.
-            let mut connection = self.checkout(retry.end(), retry.end(), repeat == Repeat::Never)?;
-            connection.begin(retry.end());
-            let answer = make(&mut connection, retry.is_repeat());
-            self.give_back(connection);
-            answer
-        })
-    }
-
-    /// Makes a call that is one request with one answer, without payload either way. Answers as well whether it is that to a
-    /// repeat.
-    pub(crate) fn ask<T>(
-        &self,
-        call: Call,
-        wait: Duration,
-        meta: &[u8],
-        read: impl Fn(&mut WireReader<'_>) -> Result<T>,
-    ) -> Result<(T, bool)> {
-        self.ask_as(call.repeat(), call, wait, meta, read)
-    }
-
-    /// The same for a request whose repetition does something else than the table of calls says.
-    pub(crate) fn ask_as<T>(
-        &self,
-        repeat: Repeat,
-        call: Call,
-        wait: Duration,
-        meta: &[u8],
-        read: impl Fn(&mut WireReader<'_>) -> Result<T>,
-    ) -> Result<(T, bool)> {
-        self.call(repeat, wait, |connection, is_repeat| {
-            let request = connection.send(call, meta, &[])?;
-            let answer: Answer<T> =
-                connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
-            Ok((answer.said, is_repeat))
-        })
-    }
-
-    /// A connection of one's own, outside of the pool.
-    pub(crate) fn own_connection(&self) -> Result<Connection> {
-        self.drive(Repeat::Looks, Duration::ZERO, |retry| self.open(retry.end()))
-    }
-
-    /// Tries until one succeeds or the machine gives up: for calls that have connections of their own.
-    pub(crate) fn drive<T>(
-        &self,
-        repeat: Repeat,
-        wait: Duration,
-        one_try: impl FnMut(&Retry) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
-        drive(self.machine(), Retry::new(repeat, self.deadline(wait), &self.options), one_try)
-    }
-
-    fn open(&self, end: Instant) -> std::result::Result<Connection, Failure> {
+    fn open(&self, limit: Limit) -> std::result::Result<Connection, Failure> {
+        let end = limit.connect_by(self.machine().now());
         Connection::open(&self.address, &self.options, &self.buffers, &self.epoch, self.tls.as_ref(), end)
     }
 
-    /// A connection for a call that ends at `end`; waits for one until `free_by`.
-    fn checkout(&self, free_by: Instant, end: Instant, careful: bool) -> std::result::Result<Connection, Failure> {
+    /// A connection for a call that has this time; waits for a free one until `free_by`.
+    fn checkout(&self, free_by: Instant, limit: Limit, careful: bool) -> std::result::Result<Connection, Failure> {
         let mut pool = self.connections.lock();
         loop {
             if pool.is_closed {
@@ -243,7 +172,7 @@ impl Pool {
                 // takes a handshake and others may give theirs back meanwhile.
                 pool.all += 1;
                 drop(pool);
-                let opened = self.open(end);
+                let opened = self.open(limit);
                 if opened.is_err() {
                     self.forget();
                 }
@@ -295,6 +224,99 @@ impl Pool {
         pool.all -= 1;
         drop(pool);
         self.freed.notify_one();
+    }
+}
+
+/// The calls of a client: each has the time of its own options, or what is left of the call that it is a part of.
+pub(crate) struct Calls<'a> {
+    pool: &'a Pool,
+    within: Option<Limit>,
+}
+
+impl<'a> Calls<'a> {
+    pub(crate) fn new(pool: &'a Pool, within: Option<Limit>) -> Calls<'a> {
+        Calls { pool, within }
+    }
+
+    /// Time for a call that itself waits so long.
+    pub(crate) fn limit(&self, wait: Duration) -> Limit {
+        let own = Limit::new(self.pool.options.end(wait));
+        self.within.map_or(own, |within| within.and(own))
+    }
+
+    /// When such a call must be over.
+    pub(crate) fn end(&self, wait: Duration) -> Instant {
+        self.limit(wait).end
+    }
+
+    /// Makes a call, again and again as [`Retry`] says. `make` is passed whether it is a repeat: whether an earlier try was
+    /// sent, so that it may have taken effect, and has no answer.
+    pub(crate) fn call<T>(
+        &self,
+        repeat: Repeat,
+        wait: Duration,
+        mut make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        self.drive(repeat, wait, |retry| {
+            // A server that has left unseen would take what must not be sent twice, and never answer.
+            let limit = retry.limit();
+            // A part of a call may be left without time: its connection is still good.
+            if self.within.is_some() && self.pool.machine().now() >= limit.end {
+                return Err(Failure::Unsent(Error::unavailable(format!(
+                    "{}: no time was left to ask it",
+                    self.pool.address
+                ))));
+            }
+            let mut connection = self.pool.checkout(limit.reach, limit, repeat == Repeat::Never)?;
+            connection.begin(limit.end);
+            let answer = make(&mut connection, retry.is_repeat());
+            self.pool.give_back(connection);
+            answer
+        })
+    }
+
+    /// Makes a call that is one request with one answer, without payload either way. Answers as well whether it is that to a
+    /// repeat.
+    pub(crate) fn ask<T>(
+        &self,
+        call: Call,
+        wait: Duration,
+        meta: &[u8],
+        read: impl Fn(&mut WireReader<'_>) -> Result<T>,
+    ) -> Result<(T, bool)> {
+        self.ask_as(call.repeat(), call, wait, meta, read)
+    }
+
+    /// The same for a request whose repetition does something else than the table of calls says.
+    pub(crate) fn ask_as<T>(
+        &self,
+        repeat: Repeat,
+        call: Call,
+        wait: Duration,
+        meta: &[u8],
+        read: impl Fn(&mut WireReader<'_>) -> Result<T>,
+    ) -> Result<(T, bool)> {
+        self.call(repeat, wait, |connection, is_repeat| {
+            let request = connection.send(call, meta, &[])?;
+            let answer: Answer<T> =
+                connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
+            Ok((answer.said, is_repeat))
+        })
+    }
+
+    /// A connection of one's own, outside of the pool.
+    pub(crate) fn own_connection(&self) -> Result<Connection> {
+        self.drive(Repeat::Looks, Duration::ZERO, |retry| self.pool.open(retry.limit()))
+    }
+
+    /// Tries until one succeeds or the machine gives up: for calls that have connections of their own.
+    pub(crate) fn drive<T>(
+        &self,
+        repeat: Repeat,
+        wait: Duration,
+        one_try: impl FnMut(&Retry) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        drive(self.pool.machine(), Retry::new(repeat, self.limit(wait), &self.pool.options), one_try)
     }
 }
 

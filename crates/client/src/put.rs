@@ -30,7 +30,7 @@ impl Client {
         let wire = [wire_put(key, value, options)?];
         let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
         let mut outcomes =
-            self.pool().call(Call::Put.repeat(), options.deadline.unwrap_or_default(), |connection, is_repeat| {
+            self.calls().call(Call::Put.repeat(), options.deadline.unwrap_or_default(), |connection, is_repeat| {
                 let request = connection.send(Call::Put, &meta, &[value])?;
                 let answer = connection.answer(request, |meta| Ok((read_outcomes(meta)?, 0)))?;
                 Ok(answer.said.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect::<Vec<_>>())
@@ -59,7 +59,7 @@ impl Client {
         let value = |at: usize| puts[at].1;
         let wire = |at: usize| wire_put_of(&puts[at].0, puts[at].1, &puts[at].2, checksum(at));
         let puts = Puts { value: &value, wire: &wire, attributes: &self.keyspace().attributes };
-        self.pool().call(Call::Put.repeat(), wait, |connection, _| send_many(connection, &puts, &mut tries))?;
+        self.calls().call(Call::Put.repeat(), wait, |connection, _| send_many(connection, &puts, &mut tries))?;
         Ok(tries.finish())
     }
 }

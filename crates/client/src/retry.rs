@@ -11,7 +11,7 @@
 //!
 //! *Not here*: connections, and how a driver waits (`pool.rs`, `asynchronous/`).
 
-use crate::options::Options;
+use crate::options::{FAR, Options};
 use forebay_core::{Error, Kind, Repeat};
 use std::time::{Duration, Instant};
 
@@ -45,10 +45,80 @@ pub(crate) enum Step {
     GiveUp(Error),
 }
 
+/// Least time for which a server is tried.
+const REACH_MIN: Duration = Duration::from_millis(500);
+
+/// Of a long time a server has this part: with less, a put that waits for hours would be too many steps, each within the one before.
+const PARTS_OF_LONG: u32 = 8;
+
+/// The time that a call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// When it must be over.
+    pub(crate) end: Instant,
+    /// Until when it is tried while nothing was sent: then somebody else may be asked, in the time that is left.
+    pub(crate) reach: Instant,
+}
+
+impl Limit {
+    /// Until then, all for one server.
+    pub(crate) fn new(end: Instant) -> Limit {
+        Limit { end, reach: end }
+    }
+
+    /// Until then, with one try to reach the server.
+    pub(crate) fn once(now: Instant, end: Instant) -> Limit {
+        Limit { end, reach: now }
+    }
+
+    /// Until then; half of the time that is left now is for a server to be reached, and less of what is more than `usual`.
+    pub(crate) fn half(now: Instant, end: Instant, usual: Duration) -> Limit {
+        let left = end.saturating_duration_since(now);
+        let part = (left.min(usual) / 2).max(left / PARTS_OF_LONG).max(REACH_MIN);
+        Limit { end, reach: now + part.min(left) }
+    }
+
+    /// The part of it that one of several addresses of a server has which are tried one after another.
+    pub(crate) fn share(self, now: Instant, addresses: u32) -> Limit {
+        let end = now + (self.reach.saturating_duration_since(now) / addresses.max(1)).max(REACH_MIN);
+        self.and(Limit::new(end))
+    }
+
+    /// Without an end, once the server is reached.
+    pub(crate) fn open_ended(self) -> Limit {
+        Limit { end: self.end + FAR, ..self }
+    }
+
+    /// The part for a server to be reached, for all of the call.
+    pub(crate) fn whole(self) -> Limit {
+        Limit::new(self.reach)
+    }
+
+    /// The server was not reached in its part of the time, and there is more.
+    pub(crate) fn leaves_time(&self, now: Instant, error: &Error) -> bool {
+        error.is_unanswered() && self.is_left(now)
+    }
+
+    /// The part of a server is over, and there is more.
+    pub(crate) fn is_left(&self, now: Instant) -> bool {
+        self.reach <= now && now < self.end
+    }
+
+    /// Until when a connection is waited for that is begun now.
+    pub(crate) fn connect_by(&self, now: Instant) -> Instant {
+        self.reach.max(now + REACH_MIN).min(self.end)
+    }
+
+    /// What both allow.
+    pub(crate) fn and(self, other: Limit) -> Limit {
+        Limit { end: self.end.min(other.end), reach: self.reach.min(other.reach) }
+    }
+}
+
 /// One call, over all its tries.
 pub(crate) struct Retry {
     repeat: Repeat,
-    end: Instant,
+    limit: Limit,
     /// The longest that the next pause may be.
     pause: Duration,
     pause_max: Duration,
@@ -56,14 +126,19 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// A call that must be over by `end`.
-    pub(crate) fn new(repeat: Repeat, end: Instant, options: &Options) -> Retry {
-        Retry { repeat, end, pause: options.backoff, pause_max: options.backoff_max, is_repeat: false }
+    /// A call that has this time.
+    pub(crate) fn new(repeat: Repeat, limit: Limit, options: &Options) -> Retry {
+        Retry { repeat, limit, pause: options.backoff, pause_max: options.backoff_max, is_repeat: false }
     }
 
     /// When the call must be over.
     pub(crate) fn end(&self) -> Instant {
-        self.end
+        self.limit.end
+    }
+
+    /// The time that it has as things are: once it may have taken effect, nobody else may be asked.
+    pub(crate) fn limit(&self) -> Limit {
+        if self.is_repeat { Limit::new(self.limit.end) } else { self.limit }
     }
 
     /// Whether an earlier try was sent, so that it may have taken effect, and has no answer.
@@ -78,22 +153,27 @@ impl Retry {
             Failure::Refused(error) => return Step::GiveUp(if self.is_repeat { error.of_repeat() } else { error }),
             // A server that takes no more connections says nothing about what was sent before.
             Failure::Barred(error) => return self.give_up(error),
-            Failure::Unsent(error) => error,
+            Failure::Unsent(error) => error.of_no_answer(),
             Failure::Lost(error) if self.repeat == Repeat::Never => return Step::GiveUp(unknown(&error)),
             Failure::Lost(error) => {
                 // Remembered for the rest of the call: a later refusal says nothing about the try that got no answer.
                 self.is_repeat = self.repeat == Repeat::Safe;
-                error
+                // What only looks has changed nothing.
+                error.of_no_answer()
             }
         };
         // Half of the pause is fixed, half is drawn: a restarted server is not met by all its clients at once.
         let pause = self.pause.mul_f64(0.5 + draw / 2.0);
+        let Limit { end, reach } = self.limit();
         // A pause up to the end would leave no time for the try behind it.
-        if self.end.saturating_duration_since(now) <= pause || error.kind() == Kind::Closed {
+        let is_over = now >= reach || end.saturating_duration_since(now) <= pause;
+        if is_over || error.kind() == Kind::Closed {
             return self.give_up(error);
         }
+        // The last try begins when somebody else may be asked, if that fails.
+        let pause = pause.min(reach.saturating_duration_since(now));
         self.pause = (self.pause * 2).min(self.pause_max);
-        debug_assert!(now + pause < self.end, "a pause ends before the deadline");
+        debug_assert!(now + pause < end, "a pause ends before the deadline");
         Step::Wait(pause)
     }
 
@@ -124,7 +204,7 @@ mod tests {
             backoff_max: Duration::from_millis(250),
             ..Options::default()
         };
-        (Retry::new(repeat, now + SECOND, &options), now)
+        (Retry::new(repeat, Limit::new(now + SECOND), &options), now)
     }
 
     fn wait(step: Step) -> Duration {
@@ -188,6 +268,38 @@ mod tests {
         let (mut unsent, now) = lost();
         wait(unsent.failed(Failure::Unsent(away()), now, 0.5));
         assert_eq!(end(unsent.failed(Failure::Unsent(away()), now + SECOND, 0.5)).kind(), Kind::OutcomeUnknown);
+    }
+
+    #[test]
+    fn others_have_half_of_the_time_unless_it_may_have_taken_effect() {
+        let now = Instant::now();
+        let (limit, options) = (Limit::half(now, now + 10 * SECOND, 10 * SECOND), Options::default());
+        let of_call = |lost| {
+            let mut retry = Retry::new(Repeat::Safe, limit, &options);
+            let (mut at, mut failure) = (now, if lost { Failure::Lost(away()) } else { Failure::Unsent(away()) });
+            loop {
+                match retry.failed(failure, at, 0.5) {
+                    Step::Wait(pause) => at += pause,
+                    Step::GiveUp(error) => return (at - now, error.kind()),
+                }
+                failure = Failure::Unsent(away());
+            }
+        };
+        assert_eq!(of_call(false), (5 * SECOND, Kind::Unavailable), "tried until then, and no longer");
+        let (took, kind) = of_call(true);
+        assert!(took > 9 * SECOND && took < 10 * SECOND && kind == Kind::OutcomeUnknown, "{took:?}");
+        let leaves = |after| limit.leaves_time(now + after, &away().of_no_answer());
+        assert_eq!([5, 10].map(|seconds| leaves(seconds * SECOND)), [true, false]);
+        assert!(!leaves(5 * SECOND - Duration::from_millis(1)), "not over yet");
+        assert!(!limit.leaves_time(now + 5 * SECOND, &away()), "an answer of a server");
+        // A connection that is begun at the end of its part has a time of its own.
+        assert_eq!(limit.connect_by(now + 5 * SECOND), now + 5 * SECOND + REACH_MIN);
+        let half = |end| Limit::half(now, end, 10 * SECOND);
+        assert_eq!(half(now + REACH_MIN), Limit::new(now + REACH_MIN), "no parts of little");
+        assert_eq!([0, 30, 3600].map(|end| (half(now + end * SECOND).reach - now).as_secs()), [0, 5, 450]);
+        // Each of its addresses has a part, also of one try.
+        let share = |limit: Limit, all| (limit.share(now, all).end - now).as_millis();
+        assert_eq!((share(limit, 1), share(limit, 2), share(Limit::once(now, now + SECOND), 3)), (5000, 2500, 500));
     }
 
     #[test]

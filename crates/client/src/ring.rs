@@ -4,9 +4,9 @@ use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::objects::control;
 use crate::options::Options;
-use crate::pool::Pool;
+use crate::pool::{Calls, Pool};
 use crate::put::{NO_WAIT, Outcome, Puts, Tries, send_many, too_few, wire_put};
-use crate::retry::Failure;
+use crate::retry::{Failure, Limit};
 use forebay_core::{
     AttributeSchema, Call, Coverage, Error, GapCause, Keyspace, Ledger, PutOptions, Result, RingChunkInfo,
     RingKeyspace, RingOutcome, RingPinStatus, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId,
@@ -27,9 +27,17 @@ const AGAIN: Duration = Duration::from_millis(5);
 const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// A ring on a server: a cheap handle, cloned freely, used from any number of threads.
-#[derive(Clone)]
 pub struct RingClient {
     inner: Arc<Inner>,
+    /// The time of the call that calls by this handle are parts of.
+    within: Option<Limit>,
+}
+
+/// A handle for calls of their own, also where it is copied within a call.
+impl Clone for RingClient {
+    fn clone(&self) -> RingClient {
+        RingClient { inner: self.inner.clone(), within: None }
+    }
 }
 
 struct Inner {
@@ -81,7 +89,7 @@ impl RingClient {
             Ok(events) => Error::invalid(format!("keyspace `{}` has events: connect to it with Client", events.name)),
             Err(_) => error,
         })?;
-        Ok(RingClient { inner: Arc::new(Inner { pool, keyspace }) })
+        Ok(RingClient { inner: Arc::new(Inner { pool, keyspace }), within: None })
     }
 
     /// The keyspace.
@@ -93,12 +101,29 @@ impl RingClient {
         &self.inner.pool
     }
 
+    fn calls(&self) -> Calls<'_> {
+        Calls::new(self.pool(), self.within)
+    }
+
+    /// The same handle, whose calls are parts of one that has this time.
+    pub(crate) fn within(&self, limit: Limit) -> RingClient {
+        RingClient { within: Some(limit), ..self.clone() }
+    }
+
     /// The map of the cluster that the server is a node of, as JSON.
     ///
     /// # Errors
     /// `Invalid` for a server that is in none; `Unavailable`.
     pub fn map_text(&self) -> Result<String> {
         Ok(self.look::<serde_json::Value>(&Control::Map)?.to_string())
+    }
+
+    /// The node that the server is, and its peers as it sees them, as JSON.
+    ///
+    /// # Errors
+    /// As [`RingClient::map_text`].
+    pub fn cluster_text(&self) -> Result<String> {
+        Ok(self.look::<serde_json::Value>(&Control::Cluster)?.to_string())
     }
 
     /// Where the server is.
@@ -138,7 +163,7 @@ impl RingClient {
         let mut tries = Tries::new(frames.len());
         let (value, wire) = (|at: usize| frames[at].value, |at: usize| self.wire_put(&frames[at]));
         let puts = Puts { value: &value, wire: &wire, attributes: &AttributeSchema::default() };
-        self.inner.pool.call(Call::Put.repeat(), NO_WAIT, |connection, _| send_many(connection, &puts, &mut tries))?;
+        self.calls().call(Call::Put.repeat(), NO_WAIT, |connection, _| send_many(connection, &puts, &mut tries))?;
         Ok(tries.finish())
     }
 
@@ -179,7 +204,7 @@ impl RingClient {
             let left = until.saturating_duration_since(machine.now());
             let meta = WireWindow { begin, end, sources: sources.clone(), wait: left }.encode(schema)?;
             let found =
-                self.inner.pool.call(Call::Window.repeat(), left, |connection, _| self.receive(connection, &meta))?;
+                self.calls().call(Call::Window.repeat(), left, |connection, _| self.receive(connection, &meta))?;
             let not_yet = |stretch: &Stretch| stretch.state == Coverage::NotYet;
             let is_all = !found.iter().flat_map(|source| &source.coverage).any(not_yet);
             // A server waits no longer than it is configured to, and not at all while it stops.
@@ -249,7 +274,7 @@ impl RingClient {
             }
             connection.grant()?;
             // Each part has a deadline of its own, as that of a range.
-            connection.begin(self.inner.pool.deadline(NO_WAIT));
+            connection.begin(self.calls().end(NO_WAIT));
         }
     }
 
@@ -261,8 +286,9 @@ impl RingClient {
     pub fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPin> {
         let sources = named(sources);
         // The server drops a pin with its connection, so a dead client keeps nothing of the ring.
-        let mut connection = self.inner.pool.own_connection()?;
-        connection.begin(self.inner.pool.deadline(NO_WAIT));
+        let one = self.within(self.calls().limit(NO_WAIT));
+        let mut connection = one.calls().own_connection()?;
+        connection.begin(one.calls().end(NO_WAIT));
         let asked = Control::Pin { begin, end, sources, ms: millis(duration) };
         let (object, id, bytes) = control(&mut connection, &asked).map_err(Failure::error)?;
         Ok(RingPin {
@@ -287,13 +313,13 @@ impl RingClient {
     /// # Errors
     /// `Conflict` for a pin that somebody holds; `Unavailable`.
     pub fn unpin(&self, id: u64) -> Result<bool> {
-        let (was_there, is_repeat) = self.inner.pool.control(&Control::Unpin { id })?;
+        let (was_there, is_repeat) = self.calls().control(&Control::Unpin { id })?;
         // An earlier try that got no answer may have been the one that ended it.
         Ok(was_there || is_repeat)
     }
 
     fn look<T: serde::de::DeserializeOwned>(&self, what: &Control) -> Result<T> {
-        Ok(self.inner.pool.control(what)?.0)
+        Ok(self.calls().control(what)?.0)
     }
 
     /// Every source that the ring has seen, in order.
@@ -516,7 +542,7 @@ impl RingPin {
         let gone =
             |why: &str| Error::fenced(format!("pin {}: its connection is gone, and the pin with it{why}", self.id));
         let (connection, object) = link.as_mut().ok_or_else(|| gone(""))?;
-        connection.begin(self.ring.inner.pool.deadline(NO_WAIT));
+        connection.begin(self.ring.calls().end(NO_WAIT));
         let asked = Control::MovePin { object: *object, ticks, ms: millis(duration) };
         match control(connection, &asked) {
             Ok(bytes) => {

@@ -137,18 +137,18 @@ impl Client {
 
     /// The same, which says whether it is the server that did not answer.
     pub(crate) fn get_any_of(&self, request: &GetAny) -> std::result::Result<Vec<Lease>, NoLease> {
-        let machine = self.pool().machine();
-        let (wait_end, end) = (machine.now() + request.wait.min(FAR), self.pool().deadline(request.wait));
+        let (machine, this) = (self.pool().machine(), self.in_one_call(request.wait));
+        let (wait_end, end) = (machine.now() + request.wait.min(FAR), this.calls().end(request.wait));
         let mut asked = request.clone();
         let (mut found, mut blocked, mut failed) = (Vec::new(), Blocked::default(), None);
         for _ in 0..ROUNDS {
             let mut out = WireWriter::new();
             out.get_any(&asked).map_err(NoLease::Unread)?;
-            let leases = self.leases(Call::GetAny, &out.finish(), asked.wait, asked.lease).map_err(NoLease::Away)?;
+            let leases = this.leases(Call::GetAny, &out.finish(), asked.wait, asked.lease).map_err(NoLease::Away)?;
             if leases.is_empty() {
                 break;
             }
-            let failure = self.fetch_leases(leases, &mut found, &mut blocked);
+            let failure = this.fetch_leases(leases, &mut found, &mut blocked);
             let now = machine.now();
             if failure.is_none() && !found.is_empty() || found.len() >= request.n || now >= end {
                 failed = failure.or(failed);
@@ -173,9 +173,10 @@ impl Client {
         let mut out = WireWriter::new();
         out.short(primary.as_bytes())?;
         out.milliseconds(duration.unwrap_or_default())?;
-        let leases = self.leases(Call::Lease, &out.finish(), NO_WAIT, duration)?;
+        let this = self.in_one_call(NO_WAIT);
+        let leases = this.leases(Call::Lease, &out.finish(), NO_WAIT, duration)?;
         let mut found = Vec::new();
-        match self.fetch_leases(leases, &mut found, &mut Blocked::default()) {
+        match this.fetch_leases(leases, &mut found, &mut Blocked::default()) {
             Some(error) => Err(error),
             None => Ok(found.pop()),
         }
@@ -213,7 +214,7 @@ impl Client {
 
     fn leases(&self, call: Call, meta: &[u8], wait: Duration, time: Option<Duration>) -> Result<Vec<Lease>> {
         let keyspace = self.keyspace();
-        let answer = self.pool().call(
+        let answer = self.calls().call(
             call.repeat(),
             wait,
             |connection: &mut Connection, _| -> std::result::Result<_, Failure> {
@@ -239,10 +240,11 @@ impl Client {
     /// # Errors
     /// As `Store::lease_get`, and `Unavailable`.
     pub fn lease_get(&self, primary: &Primary, token: &Token, sources: &Sources) -> Result<Vec<Fragment>> {
-        let mut fragments = self.lease_counted(primary, token, sources)?;
+        let this = self.in_one_call(NO_WAIT);
+        let mut fragments = this.lease_counted(primary, token, sources)?;
         let counted = fragments.len();
-        self.fetch_list(&mut fragments)?;
-        self.check_whole(primary, token, &fragments, counted)?;
+        this.fetch_list(&mut fragments)?;
+        this.check_whole(primary, token, &fragments, counted)?;
         Ok(fragments)
     }
 
@@ -265,7 +267,7 @@ impl Client {
         out.sources(sources)?;
         let meta = out.finish();
         let schema = self.schema();
-        let answer = self.pool().call(Call::LeaseGet.repeat(), NO_WAIT, |connection, _| {
+        let answer = self.calls().call(Call::LeaseGet.repeat(), NO_WAIT, |connection, _| {
             let request = connection.send(Call::LeaseGet, &meta, &[])?;
             connection.answer(request, |meta| {
                 let list = WireReader::whole(meta, |read| read.fragments(schema))?;
@@ -283,7 +285,7 @@ impl Client {
     pub fn extend(&self, primary: &Primary, token: &Token, duration: Duration) -> Result<()> {
         let meta = WireExtend::encode_all(&[WireExtend { primary: *primary, token: *token, duration }])?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|_| Ok(())));
-        let (mut outcomes, _) = self.pool().ask(Call::Extend, NO_WAIT, &meta, read)?;
+        let (mut outcomes, _) = self.calls().ask(Call::Extend, NO_WAIT, &meta, read)?;
         outcomes.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }
 
@@ -354,7 +356,7 @@ impl Client {
     /// was given back.
     pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;
-        let (outcomes, is_repeat) = self.pool().call(Call::Verdict.repeat(), NO_WAIT, |connection, is_repeat| {
+        let (outcomes, is_repeat) = self.calls().call(Call::Verdict.repeat(), NO_WAIT, |connection, is_repeat| {
             let request = connection.send(Call::Verdict, &meta, &payload)?;
             let answer = connection.answer(request, |meta| Ok((read_units(meta)?, 0)))?;
             Ok((answer.said, is_repeat))

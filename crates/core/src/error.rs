@@ -111,6 +111,7 @@ pub struct Error {
     message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
     earlier_try_unknown: bool,
+    unanswered: bool,
     shortage: Option<Box<Shortage>>,
 }
 
@@ -134,20 +135,22 @@ impl Error {
     /// An error of the given kind.
     #[cold]
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None, earlier_try_unknown: false, shortage: None }
+        let (earlier_try_unknown, unanswered) = (false, false);
+        Error { kind, message: message.into(), source: None, earlier_try_unknown, unanswered, shortage: None }
     }
 
     /// The same error, without what caused it, for another thing that it concerns.
     #[must_use]
     pub fn again(&self) -> Error {
-        let (kind, earlier_try_unknown) = (self.kind, self.earlier_try_unknown);
-        Error {
-            kind,
-            message: self.message.clone(),
-            source: None,
-            earlier_try_unknown,
-            shortage: self.shortage.clone(),
-        }
+        self.in_words(self.message.clone())
+    }
+
+    /// The same as [`Error::again`], in other words.
+    #[must_use]
+    pub fn in_words(&self, message: impl Into<String>) -> Error {
+        let Error { kind, earlier_try_unknown, unanswered, .. } = *self;
+        let (message, shortage) = (message.into(), self.shortage.clone());
+        Error { kind, message, source: None, earlier_try_unknown, unanswered, shortage }
     }
 
     constructors!(
@@ -203,6 +206,19 @@ impl Error {
     /// embedded store.
     pub fn earlier_try_unknown(&self) -> bool {
         self.earlier_try_unknown
+    }
+
+    /// The same error where no server has answered, and nothing was changed.
+    #[must_use]
+    #[cold]
+    pub fn of_no_answer(mut self) -> Error {
+        self.unanswered = true;
+        self
+    }
+
+    /// Whether no server has answered, and nothing was changed: there may have been none to ask. Only clients answer it.
+    pub fn is_unanswered(&self) -> bool {
+        self.unanswered
     }
 
     /// What the caller can do next.

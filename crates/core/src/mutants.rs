@@ -24,7 +24,7 @@ pub const MUTANTS: [(&str, &str); 12] = [
 ];
 
 /// The planted faults of a cluster, with what each does.
-pub const CLUSTER_MUTANTS: [(&str, &str); 8] = [
+pub const CLUSTER_MUTANTS: [(&str, &str); 9] = [
     ("close-alone", "the home of a run closes it without asking the other nodes"),
     ("order-late", "a node does what its home has replaced, when an old connection brings it"),
     ("policy-alone", "each node of a cluster masks sources by what it has counted itself"),
@@ -32,6 +32,7 @@ pub const CLUSTER_MUTANTS: [(&str, &str); 8] = [
     ("departure-lost", "names of what ended are forgotten where a holder did not take them"),
     ("telling-forgotten", "a holder takes its home's silence for an answer"),
     ("holder-is-home", "a client with an earlier map takes a holder's word for that of the home"),
+    ("deadline-each", "each node that a call goes to has the whole time of the call"),
     ("late-forgotten", "a home takes what it refused as late when it is told again"),
 ];
 

@@ -166,9 +166,9 @@ impl Books {
         }
         let book = self.event(run, event);
         book.granted = Some(Instant::now());
-        // An answer that took as long as a lease may be of one that was over before the verdict.
+        // An answer that took as long as a lease may be of one that was over before the verdict, and so may one of another life of the home.
         if let Some((by, judged, known)) = book.verdict
-            && (known < began || began.elapsed() < LEASE)
+            && (known < began || began.elapsed() < LEASE && by.boot == token.boot)
         {
             return Err(format!("{run}/{event}: granted again ({token}) after it was {judged:?} by {by}"));
         }

@@ -25,8 +25,6 @@ const CLOSE: Duration = Duration::from_secs(1800);
 const MOVERS: Duration = Duration::from_secs(60);
 /// Longer than between two looks at everything.
 const LOOK: Duration = Duration::from_secs(10);
-/// Longest time of an order: of each node, and of all of them for what a closed run leaves.
-const ORDER: Duration = CALL.saturating_mul(4);
 
 /// Opens runs, releases what is accepted, closes them.
 pub(crate) fn operate(world: &Rc<World>) {
@@ -143,7 +141,7 @@ fn ordered(world: &World, clients: &Clients, order: &Order) -> Result<()> {
     let began = Instant::now();
     let answer = clients.order(order);
     let name = order.name();
-    world.ended(name, began, ORDER);
+    world.ended(name, began, CALL);
     world.note(format_args!(
         "operator: {name} {}",
         said(&answer.as_ref().map(|()| "done".to_owned()).map_err(Error::again))

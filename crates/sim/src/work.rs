@@ -22,10 +22,8 @@ const BIG: u64 = 120;
 /// Misses in a row after which a run masks a source.
 const MISSES: u32 = 5;
 
-/// Longest time of a put: at a holder and a home, and again by a later map.
-const PUT: Duration = CALL.saturating_mul(4);
-/// Longest time of a call for events, beside what it asks to wait: of each node, and of those that hold fragments.
-const GRANT: Duration = CALL.saturating_mul(4);
+/// Longest time of a call for events, beside what it asks to wait: its own, and that of giving back what cannot be read.
+const GRANT: Duration = CALL.saturating_mul(2);
 
 pub(crate) fn keyspace(plan: &Plan) -> Keyspace {
     let mut keyspace = Keyspace::events("sim", 1);
@@ -120,7 +118,8 @@ fn put(world: &World, clients: &Clients, name: (u64, u64, u64), other: bool, by_
     let is_held_elsewhere = places[0] != places[1];
     let is_held = by_holder && is_held_elsewhere;
     let answer = clients.put(places[0], &key, &bytes, is_held);
-    world.ended("put", began, PUT);
+    // A client of one node is made in a call of its own.
+    world.ended("put", began, if is_held { 2 * CALL } else { CALL });
     let end = match &answer {
         // What its home says is not known.
         Ok(PutOutcome::Stored | PutOutcome::Duplicate) if is_held => PutEnd::Held,

@@ -26,7 +26,7 @@ use crate::fragment::{Cutter, Event, Fragment};
 use crate::get::{event_of, get_event_meta, get_meta, read_event, read_found};
 use crate::options::Options;
 use crate::put::{of_try, read_outcomes, wire_put};
-use crate::retry::{Failure, Retry, Step};
+use crate::retry::{Failure, Limit, Retry, Step};
 use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, of_repeats, read_leases, read_units};
 use crate::tls;
 use connector::Sockets;
@@ -244,7 +244,8 @@ impl AsyncClient {
     /// repeat: whether an earlier try was sent, so that it may have taken effect, and has no answer.
     async fn call(&self, call: Call, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, bool)> {
         let options = &self.inner.options;
-        let mut retry = Retry::new(call.repeat(), options.end_after(Instant::now().into_std(), wait), options);
+        let limit = Limit::new(options.end_after(Instant::now().into_std(), wait));
+        let mut retry = Retry::new(call.repeat(), limit, options);
         loop {
             let failure = match self.try_call(retry.end().into(), call, meta, payload).await {
                 Ok(parts) => return Ok((parts, retry.is_repeat())),

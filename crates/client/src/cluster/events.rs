@@ -5,8 +5,8 @@ use super::nodes::{BESIDE_BYTES, Placed, may_be_elsewhere};
 use crate::client::Client;
 use crate::elsewhere::{Asked, AtHolder};
 use crate::fragment::{Event, Fragment};
-use crate::put::Reservation;
-use crate::put::too_few;
+use crate::put::{NO_WAIT, Reservation, too_few};
+use crate::retry::Limit;
 use forebay_core::mutants::is_planted;
 use forebay_core::{
     Attributes, Bounds, Elsewhere, Error, EventInfo, Key, Kind, Level, OpenEvent, Primary, PutOptions, PutOutcome,
@@ -15,7 +15,7 @@ use forebay_core::{
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Fragments from which on their homes are told beside each other.
 const BESIDE_FRAGMENTS: usize = 128;
@@ -107,6 +107,20 @@ struct Tried<'a> {
     answer: Result<PutOutcome>,
 }
 
+/// A holder has the bytes of a put, and the home does not take its word for it.
+fn held_only((holder, home): (u16, u16), error: Error) -> Error {
+    // Not what the home does not take now, such as while it closes: the holder tells it again.
+    let kind = if is_final(&error) { error.kind() } else { Kind::OutcomeUnknown };
+    let what =
+        format!("node {holder} has the bytes, and their home, node {home}, does not take them: {}", error.message());
+    Error::new(kind, what).with_source(error)
+}
+
+/// Whether a put is over with this, whoever has its bytes.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Conflict | Kind::Invalid)
+}
+
 impl ClusterClient {
     fn name_of<'a>(&self, name: &'a impl Names) -> &'a [u8] {
         name.primary_bytes(self.schema().primary_bytes())
@@ -123,9 +137,10 @@ impl ClusterClient {
         if !placed.keyspace.tables().is_empty() {
             return self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?;
         }
-        let (began, home) = (self.inner.nodes.now(), placed.home(self.schema(), self.name_of(key)));
+        let time = self.time_of_put(options.deadline.unwrap_or_default());
+        let (home, limit) = (placed.home(self.schema(), self.name_of(key)), self.inner.nodes.half(time.1));
         let mut epoch = 0;
-        let answer = self.node(home).and_then(|client| {
+        let answer = self.inner.nodes.node_within(home, limit).and_then(|client| {
             let answer = client.put(key, value, options);
             epoch = client.pool().epoch();
             answer
@@ -135,7 +150,7 @@ impl ClusterClient {
         }
         let tried =
             Tried { put: (*key, value, *options), route: (home, home), was_taken: answer.is_ok(), epoch, answer };
-        self.by_later_map(began, &placed, vec![tried]).pop().ok_or_else(too_few)?
+        self.by_later_map(time, limit, &placed, vec![tried]).pop().ok_or_else(too_few)?
     }
 
     /// Memory of the client for a fragment.
@@ -153,12 +168,19 @@ impl ClusterClient {
     /// # Errors
     /// None for the call: those of single fragments are in their outcomes, as of [`ClusterClient::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        Ok(self.put_many_since(self.inner.nodes.now(), puts))
+        let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
+        Ok(self.put_many_in(self.time_of_put(wait), puts))
     }
 
-    fn put_many_since(&self, began: Instant, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Vec<Result<PutOutcome>> {
-        let took = || self.inner.nodes.now().saturating_duration_since(began);
-        let placed = self.placed();
+    /// When a put began that begins now, and when it must be over.
+    fn time_of_put(&self, wait: Duration) -> (Instant, Instant) {
+        let end = self.begin(wait);
+        (self.inner.nodes.now(), end)
+    }
+
+    fn put_many_in(&self, time: (Instant, Instant), puts: &[(Key, &[u8], PutOptions<'_>)]) -> Vec<Result<PutOutcome>> {
+        let took = || self.inner.nodes.now().saturating_duration_since(time.0);
+        let (placed, limit) = (self.placed(), self.inner.nodes.half(time.1));
         let routes = placed.routes(self.schema(), puts.iter().map(|put| &put.0));
         let bytes: usize = puts.iter().map(|put| put.1.len()).sum();
         let to_holder = |at: usize| -> (Key, &[u8], PutOptions<'_>) {
@@ -173,7 +195,7 @@ impl ClusterClient {
         let mut epochs = vec![0; puts.len()];
         let all = (0..puts.len()).map(|at| (at, routes[at].0));
         let checksum = |at: usize| apart(at).then(|| *checksums[at].get_or_init(|| crc32c(puts[at].1)));
-        self.put_parts(all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome, epoch| {
+        self.put_parts(limit, all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome, epoch| {
             (outcomes[at], epochs[at]) = (Some(outcome), epoch);
         });
         let was_taken: Vec<bool> =
@@ -194,6 +216,7 @@ impl ClusterClient {
             };
             let homes = told.iter().enumerate().map(|(place, (at, _))| (place, routes[*at].1));
             self.put_parts(
+                limit,
                 homes,
                 told.len() >= BESIDE_FRAGMENTS,
                 to_home,
@@ -216,30 +239,23 @@ impl ClusterClient {
             epoch: epochs[at],
             answer,
         };
-        let is_final = |(answer, epoch): (&Result<PutOutcome>, &u32)| answer.is_ok() && *epoch <= placed.map.epoch();
-        let mut outcomes = match outcomes.iter().zip(&epochs).all(is_final) {
+        let is_over = |(answer, epoch): (&Result<PutOutcome>, &u32)| answer.is_ok() && *epoch <= placed.map.epoch();
+        match outcomes.iter().zip(&epochs).all(is_over) {
             true => outcomes,
-            false => self.by_later_map(began, &placed, outcomes.into_iter().enumerate().map(tried).collect()),
-        };
-        for (at, _) in told {
-            if let Err(error) = &outcomes[at] {
-                let (holder, home) = routes[at];
-                // Not what the home does not take now, such as while it closes: the holder tells it again.
-                let kind = error.kind();
-                let kind = if matches!(kind, Kind::Conflict | Kind::Invalid) { kind } else { Kind::OutcomeUnknown };
-                let what = format!(
-                    "node {holder} has the bytes, and their home, node {home}, does not take them: {}",
-                    error.message()
-                );
-                outcomes[at] = Err(Error::new(kind, what).with_source(error.again()));
-            }
+            false => self.by_later_map(time, limit, &placed, outcomes.into_iter().enumerate().map(tried).collect()),
         }
-        outcomes
     }
 
     /// What was put by a map, and may have another place by a later one, goes there: what a node has refused or not answered, and what
-    /// one took as the home of its event that goes by a later map, by which it may be no more than the holder.
-    fn by_later_map(&self, began: Instant, placed: &Placed, tried: Vec<Tried<'_>>) -> Vec<Result<PutOutcome>> {
+    /// one took as the home of its event that goes by a later map, by which it may be no more than the holder. What was not taken goes to
+    /// the same node again while there is time.
+    fn by_later_map(
+        &self,
+        time: (Instant, Instant),
+        limit: Limit,
+        placed: &Placed,
+        tried: Vec<Tried<'_>>,
+    ) -> Vec<Result<PutOutcome>> {
         let since = placed.map.epoch();
         let is_doubtful = |one: &Tried<'_>| {
             one.answer.is_ok()
@@ -250,31 +266,41 @@ impl ClusterClient {
         };
         let is_left = |one: &Tried<'_>| one.answer.as_ref().is_err_and(may_be_elsewhere);
         let epoch = tried.iter().filter(|one| is_doubtful(one)).map(|one| one.epoch).max();
-        let knows = epoch.is_none_or(|epoch| self.inner.nodes.learn(epoch - 1));
-        let has_later = tried.iter().any(is_left) && self.inner.nodes.learn(since) || self.inner.nodes.epoch() > since;
+        let knows = epoch.is_none_or(|epoch| self.inner.nodes.learn(epoch - 1, time.1));
+        let has_later =
+            tried.iter().any(is_left) && self.inner.nodes.learn(since, time.1) || self.inner.nodes.epoch() > since;
         let later = self.placed();
-        let has_moved = |one: &Tried<'_>| {
-            has_later && (is_doubtful(one) || is_left(one)) && later.route(self.schema(), &one.put.0) != one.route
+        let now = self.inner.nodes.now();
+        let goes_again = |one: &Tried<'_>| {
+            let may_have_moved = has_later && (is_doubtful(one) || is_left(one));
+            may_have_moved && later.route(self.schema(), &one.put.0) != one.route
+                || one.answer.as_ref().is_err_and(|error| limit.leaves_time(now, error))
         };
-        let again: Vec<_> = tried.iter().filter(|one| has_moved(one)).map(|one| one.put).collect();
-        let mut by_later = if again.is_empty() { Vec::new() } else { self.put_many_since(began, &again) }.into_iter();
+        let again: Vec<_> = tried.iter().filter(|one| goes_again(one)).map(|one| one.put).collect();
+        let mut by_later = if again.is_empty() { Vec::new() } else { self.put_many_in(time, &again) }.into_iter();
         let outcome = |one: Tried<'_>| {
-            if has_moved(&one) {
-                let outcome = by_later.next().unwrap_or_else(|| Err(too_few()));
-                return if one.was_taken {
-                    outcome.map(PutOutcome::of_repeat).map_err(Error::of_repeat)
-                } else {
-                    outcome
-                };
+            one.answer.as_ref().err().into_iter().for_each(|error| self.inner.nodes.ended_with(error));
+            let (is_again, is_doubtful) = (goes_again(&one), is_doubtful(&one));
+            let Tried { route, was_taken, epoch, answer, .. } = one;
+            let answer = if is_again {
+                let was_lost = was_taken || answer.is_err_and(|error| error.earlier_try_unknown());
+                let again = by_later.next().unwrap_or_else(|| Err(too_few()));
+                if was_lost { again.map(PutOutcome::of_repeat).map_err(Error::of_repeat) } else { again }
+            } else if !knows && is_doubtful {
+                Err(Error::unknown(format!(
+                    "node {} has the bytes, and goes by a map of epoch {epoch}, which no node gives: whether it is the home of their \
+                     event is not known; repeat the put",
+                    route.0
+                )))
+            } else {
+                answer
+            };
+            match answer {
+                // What was put again says so itself.
+                Err(error) if is_again && (is_final(&error) || error.kind() == Kind::OutcomeUnknown) => Err(error),
+                Err(error) if was_taken && route.0 != route.1 => Err(held_only(route, error)),
+                answer => answer,
             }
-            if !knows && is_doubtful(&one) {
-                return Err(Error::unknown(format!(
-                    "node {} has the bytes, and goes by a map of epoch {}, which no node gives: whether it is the home of their event \
-                     is not known; repeat the put",
-                    one.route.0, one.epoch
-                )));
-            }
-            one.answer
         };
         tried.into_iter().map(outcome).collect()
     }
@@ -282,6 +308,7 @@ impl ClusterClient {
     /// Puts to several nodes, given by place and node.
     fn put_parts<'a>(
         &self,
+        limit: Limit,
         places: impl Iterator<Item = (usize, u16)>,
         is_worth_it: bool,
         put: impl Fn(usize) -> (Key, &'a [u8], PutOptions<'a>) + Sync,
@@ -290,37 +317,33 @@ impl ClusterClient {
     ) {
         let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         places.for_each(|(at, node)| parts.entry(node).or_default().push(at));
-        let put = |(node, places): (u16, Vec<usize>)| {
+        let put = |node: u16, places: &[usize]| {
             let part: Vec<_> = places.iter().map(|&at| put(at)).collect();
-            let mut epoch = 0;
-            let answer = self.node(node).and_then(|client| {
-                let answer = client.put_many_of(&part, |place| checksum(places[place]));
-                epoch = client.pool().epoch();
-                answer
-            });
-            (places, answer, epoch)
+            let client = self.inner.nodes.node_within(node, limit)?;
+            let answer = client.put_many_of(&part, |place| checksum(places[place]));
+            answer.map(|part| (part, client.pool().epoch()))
         };
-        for (places, answer, epoch) in self.inner.nodes.beside(parts, is_worth_it, put) {
+        for (places, answer) in self.inner.nodes.parts(parts, is_worth_it, put) {
             match answer {
-                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome, epoch)),
-                Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()), epoch)),
+                Ok((part, epoch)) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome, epoch)),
+                Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()), 0)),
             }
         }
     }
 
-    /// The fragments of several keys, with one request to each of their homes; in the order of the keys.
+    /// The fragments of several keys, with one request to each of their homes; in the order of the keys. Each part of several frames
+    /// has a deadline of its own.
     ///
     /// # Errors
     /// As [`crate::Client::get_many`]; `Unavailable` where a home does not answer.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
         let mut found: Vec<Option<Fragment>> = keys.iter().map(|_| None).collect();
         let parts = self.by_home(keys, |key| self.name_of(key));
-        let get = |(home, places): (u16, Vec<usize>)| {
+        let get = |home: u16, places: &[usize]| {
             let part: Vec<Key> = places.iter().map(|&at| keys[at]).collect();
-            let answer = self.node(home).and_then(|client| client.get_many(&part));
-            (places, answer)
+            self.node(home)?.get_many(&part)
         };
-        for (places, answer) in self.inner.nodes.beside(parts, true, get) {
+        for (places, answer) in self.inner.nodes.parts(parts, true, get) {
             match answer {
                 Ok(part) => places.into_iter().zip(part).for_each(|(at, one)| found[at] = one),
                 Err(error) if error.kind() == Kind::Fenced => {
@@ -336,7 +359,7 @@ impl ClusterClient {
 
     /// Asks the holders of the sources that an event may have by its look-up table, if they are few, and unless few of them were there
     /// lately: over connections that are free, so that nobody waits for what may not be needed.
-    pub(super) fn ask(&self, primary: &Primary, sources: &Sources) -> Asked {
+    pub(super) fn ask(&self, limit: Option<Limit>, primary: &Primary, sources: &Sources) -> Asked {
         let mut parts: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
         for (key, holder) in self.likely(primary, sources) {
             parts.entry(holder).or_default().push(key);
@@ -349,6 +372,7 @@ impl ClusterClient {
         let ask = |(holder, keys): (u16, Vec<Key>)| {
             let client = self.inner.nodes.known(holder)?;
             self.inner.nodes.in_contact(holder).ok()?;
+            let client = client.in_time_of(limit);
             let ahead = client.get_ahead(&keys, true)?;
             Some((client, keys, ahead))
         };
@@ -390,11 +414,14 @@ impl ClusterClient {
         self.inner.not_ahead.store(if is_sparse { NOT_AHEAD } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others.
-    pub(super) fn held(&self, keys: &[Key]) -> Vec<AtHolder> {
+    /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others, in the time
+    /// of the call that needs them. Without one, each part of several frames has a deadline of its own.
+    pub(super) fn held(&self, limit: Option<Limit>, keys: &[Key]) -> Vec<AtHolder> {
+        let nodes = &self.inner.nodes;
         if keys.iter().any(|key| self.holder(key).is_none()) {
-            self.inner.nodes.learn(self.inner.nodes.epoch());
+            nodes.learn(nodes.epoch(), limit.map_or_else(|| self.begin(NO_WAIT), |limit| limit.end));
         }
+        let reach = |holder| limit.map_or_else(|| nodes.node(holder), |limit| nodes.node_within(holder, limit));
         let no_table = |key: &Key| {
             let name = self.schema().text(key.as_bytes());
             Err(Error::unavailable(format!("{name}: another node has its bytes, and no look-up table says which")))
@@ -409,7 +436,7 @@ impl ClusterClient {
         let parts: Vec<Part> = parts
             .into_iter()
             .map(|(holder, places)| Part {
-                client: self.inner.nodes.known(holder),
+                client: nodes.known(holder).map(|client| client.in_time_of(limit)),
                 keys: places.iter().map(|&at| keys[at]).collect(),
                 places,
                 holder,
@@ -423,10 +450,10 @@ impl ClusterClient {
         let all_asked = asked.iter().all(Option::is_some);
         let read = |(part, ahead): (&Part, _)| -> Vec<Result<Option<Fragment>>> {
             let one = |key: &Key| {
-                let found = self.node(part.holder)?.get_many_here(std::slice::from_ref(key));
+                let found = reach(part.holder)?.get_many_here(std::slice::from_ref(key));
                 found.map(|mut found| found.pop().flatten())
             };
-            match self.node(part.holder).and_then(|client| client.get_asked(&part.keys, ahead)) {
+            match reach(part.holder).and_then(|client| client.get_asked(&part.keys, ahead)) {
                 Ok(found) => found.into_iter().map(Ok).collect(),
                 // One of them it has not, or not whole.
                 Err(error) if !matches!(error.kind(), Kind::Unavailable | Kind::Closed) => {

@@ -22,7 +22,7 @@ impl Joined {
 
     /// The cluster, where nobody need be asked.
     fn known(&self) -> Option<ClusterClient> {
-        self.within.upgrade().map(|inner| ClusterClient { inner }).or_else(|| self.own.get().cloned())
+        self.within.upgrade().map(|inner| ClusterClient { inner, end: None }).or_else(|| self.own.get().cloned())
     }
 
     fn cluster(&self, asking: &Client) -> Result<ClusterClient> {
@@ -37,13 +37,13 @@ impl Joined {
 impl OtherNodes for Joined {
     fn held(&self, asking: &Client, keys: &[Key]) -> Vec<AtHolder> {
         match self.cluster(asking) {
-            Ok(cluster) => cluster.held(keys),
+            Ok(cluster) => cluster.held(asking.limit(), keys),
             Err(error) => keys.iter().map(|_| (0, Err(error.again()))).collect(),
         }
     }
 
-    fn ask(&self, primary: &Primary, sources: &Sources) -> Asked {
-        self.known().map(|cluster| cluster.ask(primary, sources)).unwrap_or_default()
+    fn ask(&self, asking: &Client, primary: &Primary, sources: &Sources) -> Asked {
+        self.known().map(|cluster| cluster.ask(asking.limit(), primary, sources)).unwrap_or_default()
     }
 
     fn counted(&self, counted: usize, asked: usize) {

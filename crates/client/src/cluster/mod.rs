@@ -1,7 +1,7 @@
 //! The client of a cluster: a list of addresses in, each call at the right node.
 //!
 //! ```text
-//! call about an event ─▶ map ─▶ its home ── one hop ──▶ answer;  Fenced: the map is fetched again, once
+//! call about an event ─▶ map ─▶ its home ── one hop ──▶ answer;  Fenced, or not reached: the map is fetched again
 //! call about all      ─▶ every node, beside each other ──▶ merged, or the node that does not answer is named
 //! get_any             ─▶ a few nodes in turn ──▶ then one after another waits for a moment
 //! run, mask, hold     ─▶ any node: its home does it, and all others
@@ -33,6 +33,8 @@ use crate::client::Client;
 use crate::fragment::Fragment;
 use crate::objects::Producer;
 use crate::options::Options;
+use crate::put::NO_WAIT;
+use crate::retry::Limit;
 use crate::select::Kept;
 use forebay_core::map::ClusterMap;
 use forebay_core::{Error, Key, KeySchema, Keyspace, Kind, Result};
@@ -45,9 +47,17 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// A keyspace on the nodes of a cluster: a cheap handle, cloned freely, used from any number of threads.
-#[derive(Clone)]
 pub struct ClusterClient {
     inner: Arc<Inner>,
+    /// When the call must be over that calls by this handle are parts of.
+    end: Option<Instant>,
+}
+
+/// A handle for calls of their own, also where it is copied within a call.
+impl Clone for ClusterClient {
+    fn clone(&self) -> ClusterClient {
+        ClusterClient { inner: self.inner.clone(), end: None }
+    }
 }
 
 struct Inner {
@@ -93,7 +103,7 @@ impl ClusterClient {
             let (turn, resting, not_ahead) = Default::default();
             Inner { keyspace, nodes, turn, resting, not_ahead }
         };
-        ClusterClient { inner: Arc::new_cyclic(of_inner) }
+        ClusterClient { inner: Arc::new_cyclic(of_inner), end: None }
     }
 
     /// The keyspace.
@@ -111,7 +121,7 @@ impl ClusterClient {
         self.inner.nodes.close();
     }
 
-    /// The same cluster, of which each call to a node ends within this time, in contact or not. Over a look-up table a call may ask a home and a holder.
+    /// The same cluster with this deadline (`Options::deadline`), in contact or not.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> ClusterClient {
         let options = Options { deadline, ..self.inner.nodes.options.clone() };
@@ -135,6 +145,17 @@ impl ClusterClient {
         self.inner.nodes.node(id)
     }
 
+    /// When a call must be over that begins now, or the one that it is a part of.
+    fn begin(&self, wait: Duration) -> Instant {
+        let own = self.inner.nodes.begin(wait);
+        self.end.map_or(own, |end| end.min(own))
+    }
+
+    /// The same handle, whose calls are parts of one that must be over by then.
+    fn until(&self, end: Instant) -> ClusterClient {
+        ClusterClient { inner: self.inner.clone(), end: Some(end) }
+    }
+
     /// The home of an event, by the map that the client has.
     fn home(&self, primary: &[u8]) -> u16 {
         self.placed().home(self.schema(), primary)
@@ -145,21 +166,22 @@ impl ClusterClient {
         self.placed().holder(self.schema(), key)
     }
 
-    /// Makes a call about one event at its home; once more where that is another one by a later map.
+    /// Makes a call about one event at its home; again where that is another one by a later map, or was not reached in time.
     fn at_home<T>(&self, primary: &[u8], call: impl Fn(&Client) -> Result<T>) -> Result<T> {
-        let placed = self.placed();
-        let home = placed.home(self.schema(), primary);
-        let answer = self.node(home).and_then(|client| call(&client));
-        match answer {
-            // Fenced by a token, or by a map: only the map can be fetched again.
-            Err(error)
-                if may_be_elsewhere(&error)
-                    && self.inner.nodes.learn(placed.map.epoch())
-                    && self.home(primary) != home =>
-            {
-                call(&self.node(self.home(primary))?)
+        let (nodes, end) = (&self.inner.nodes, self.begin(NO_WAIT));
+        loop {
+            let (placed, limit) = (self.placed(), nodes.half(end));
+            let home = placed.home(self.schema(), primary);
+            match nodes.node_within(home, limit).and_then(|client| call(&client)) {
+                // Fenced by a token, or by a map: only the map can be fetched again.
+                Err(error) if may_be_elsewhere(&error) => {
+                    let has_moved = nodes.learn(placed.map.epoch(), end) && self.home(primary) != home;
+                    if !has_moved && !limit.leaves_time(nodes.now(), &error) {
+                        return Err(error);
+                    }
+                }
+                answer => return answer.inspect_err(|error| nodes.ended_with(error)),
             }
-            answer => answer,
         }
     }
 
@@ -168,27 +190,45 @@ impl ClusterClient {
     /// # Errors
     /// The first node's, with its name.
     fn everywhere<T: Send>(&self, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
-        Ok(self.inner.nodes.everywhere(call)?.into_iter().map(|(_, answer)| answer).collect())
+        Ok(self.inner.nodes.everywhere(self.begin(NO_WAIT), call)?.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    /// Makes a call about a run at its home; where that does not answer, at another node, which may know another home.
+    /// Makes a call about a run at its home; where that does not answer, at another node, which may know another home, and again at
+    /// the home while there is time.
     fn about_run<T>(&self, run: u64, call: impl Fn(&Client) -> Result<T>) -> Result<T> {
-        let placed = self.placed();
-        let home = placed.keyspace.home(run, &run.to_be_bytes());
-        let mut answer = self.node(home).and_then(|client| call(&client));
-        for node in placed.nodes().filter(|node| node.id != home) {
-            if !matches!(&answer, Err(error) if error.kind() == Kind::Unavailable) {
-                break;
+        let (nodes, end) = (&self.inner.nodes, self.begin(NO_WAIT));
+        let ask = |id: u16| {
+            let limit = nodes.half(end);
+            (nodes.node_within(id, limit).and_then(|client| call(&client)), limit)
+        };
+        let is_away = |answer: &Result<T>| answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable);
+        loop {
+            let placed = self.placed();
+            let home = placed.keyspace.home(run, &run.to_be_bytes());
+            let (mut answer, limit) = ask(home);
+            let is_unreached = answer.as_ref().is_err_and(|error| error.is_unanswered());
+            for node in placed.nodes().filter(|node| node.id != home) {
+                if !is_away(&answer) {
+                    break;
+                }
+                answer = ask(node.id).0;
             }
-            answer = self.node(node.id).and_then(|client| call(&client));
+            // Another node's word is about a home that it does not reach either.
+            let goes_on = is_unreached && is_away(&answer) && limit.is_left(nodes.now());
+            if !goes_on {
+                return answer.inspect_err(|error| nodes.ended_with(error));
+            }
         }
-        answer
     }
 }
 
 impl OfNode for Client {
     fn pool(&self) -> &crate::pool::Pool {
         Client::pool(self)
+    }
+
+    fn within(&self, limit: Limit) -> Client {
+        Client::within(self, limit)
     }
 }
 
@@ -206,7 +246,7 @@ impl Client {
     /// # Errors
     /// `Invalid` for a server that is in none; `Unavailable`.
     pub fn map_text(&self) -> Result<String> {
-        let (map, _): (serde_json::Value, bool) = self.pool().control(&Control::Map)?;
+        let (map, _): (serde_json::Value, bool) = self.calls().control(&Control::Map)?;
         Ok(map.to_string())
     }
 
@@ -215,7 +255,7 @@ impl Client {
     /// # Errors
     /// As [`Client::map_text`].
     pub fn cluster_text(&self) -> Result<String> {
-        let (status, _): (serde_json::Value, bool) = self.pool().control(&Control::Cluster)?;
+        let (status, _): (serde_json::Value, bool) = self.calls().control(&Control::Cluster)?;
         Ok(status.to_string())
     }
 }

@@ -5,14 +5,17 @@
 use super::Contact;
 use crate::machine::beside;
 use crate::options::Options;
-use crate::pool::Pool;
+use crate::pool::{Calls, Pool};
+use crate::retry::Limit;
 use forebay_core::limits::SUB_KEYS_MAX;
 use forebay_core::map::{ClusterMap, KeyspaceMap, Node, NodeState};
+use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Key, KeySchema, Kind, Result, SourceId};
 use forebay_wire::Control;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes from which on the parts of a put go to their nodes beside each other.
@@ -22,6 +25,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long nodes are asked for a later map, after one has fenced a call or has not answered it.
 const LEARN: Duration = Duration::from_secs(2);
+/// The same before a call, after one that had no time left for it: nodes that are well answer at once.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A map, and the part of it that counts here.
 pub(super) struct Placed {
@@ -117,6 +122,9 @@ pub(super) type NodeName = (u16, String);
 /// A client of one node.
 pub(super) trait OfNode: Clone + Send + Sync {
     fn pool(&self) -> &Pool;
+
+    /// The same, whose calls are parts of one that has this time.
+    fn within(&self, limit: Limit) -> Self;
 }
 
 /// Makes a client of connections to a node.
@@ -130,8 +138,12 @@ pub(super) struct Nodes<C> {
     /// Made when they are needed.
     clients: Mutex<BTreeMap<u16, C>>,
     contact: Option<Contact>,
-    /// When the map was fetched last because an answer had said that there is a later one.
+    /// When the map was fetched last without a call that had failed.
     tried: Mutex<Option<Instant>>,
+    /// A later map was looked for in vain, for want of time or of nodes that answer.
+    in_doubt: AtomicBool,
+    /// A part of a call has not been answered: parts of calls do not wait for each other.
+    is_troubled: AtomicBool,
     make: Make<C>,
 }
 
@@ -152,6 +164,8 @@ impl<C: OfNode> Nodes<C> {
             clients: Mutex::default(),
             contact,
             tried: Mutex::default(),
+            in_doubt: AtomicBool::new(false),
+            is_troubled: AtomicBool::new(false),
             make,
         }
     }
@@ -170,6 +184,27 @@ impl<C: OfNode> Nodes<C> {
         self.clients.lock().get(&id).cloned()
     }
 
+    /// Makes the parts of a call that go to these nodes, beside each other if that is worth a thread, or a node may not answer.
+    pub(super) fn parts<T: Send>(
+        &self,
+        parts: BTreeMap<u16, Vec<usize>>,
+        is_worth_it: bool,
+        each: impl Fn(u16, &[usize]) -> Result<T> + Sync,
+    ) -> Vec<(Vec<usize>, Result<T>)> {
+        let many = parts.len() > 1;
+        let each = |(node, places): (u16, Vec<usize>)| {
+            let answer = each(node, &places);
+            (places, answer)
+        };
+        let answers = self.beside(parts, is_worth_it || self.is_troubled.load(Ordering::Relaxed), each);
+        let is_away = |error: &Error| matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown);
+        let is_troubled = answers.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_away));
+        if many && is_troubled != self.is_troubled.load(Ordering::Relaxed) {
+            self.is_troubled.store(is_troubled, Ordering::Relaxed);
+        }
+        answers
+    }
+
     /// Does something with each part, beside each other if that is worth a thread; answers in the order of the parts.
     pub(super) fn beside<P: Send, T: Send>(
         &self,
@@ -185,6 +220,28 @@ impl<C: OfNode> Nodes<C> {
         self.options.machine.now()
     }
 
+    /// When a call must be over that begins now and itself waits so long; before it, a later map is looked for if one was looked for in
+    /// vain before.
+    pub(super) fn begin(&self, wait: Duration) -> Instant {
+        let end = self.options.end(wait);
+        if self.in_doubt.load(Ordering::Relaxed) {
+            self.learn_rarely(self.epoch(), end.min(self.now() + LOOK));
+        }
+        end
+    }
+
+    /// A call has ended with this: where nobody knows what came of it, the next one looks for a later map.
+    pub(super) fn ended_with(&self, error: &Error) {
+        if error.kind() == Kind::OutcomeUnknown {
+            self.in_doubt.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Time for one node, which another one may be asked for.
+    pub(super) fn half(&self, end: Instant) -> Limit {
+        Limit::half(self.now(), end, self.options.deadline)
+    }
+
     /// Free connections are closed, further calls answer `Closed`.
     pub(super) fn close(&self) {
         self.clients.lock().values().for_each(|client| client.pool().close());
@@ -196,11 +253,26 @@ impl<C: OfNode> Nodes<C> {
         self.contact.as_ref().map_or(Ok(()), |contact| contact(id))
     }
 
-    /// The client of one node.
+    /// The client of one node, for calls of their own.
     ///
     /// # Errors
     /// `Invalid` for a node that is not in the map, `Unavailable` where it does not answer.
     pub(super) fn node(&self, id: u16) -> Result<C> {
+        self.reach(id, Limit::new(self.options.end(Duration::ZERO)))
+    }
+
+    /// The client of one node, for parts of a call that has this time.
+    ///
+    /// # Errors
+    /// As [`Nodes::node`].
+    pub(super) fn node_within(&self, id: u16, limit: Limit) -> Result<C> {
+        if is_planted("deadline-each") {
+            return self.node(id);
+        }
+        Ok(self.reach(id, limit)?.within(limit))
+    }
+
+    fn reach(&self, id: u16, limit: Limit) -> Result<C> {
         self.in_contact(id)?;
         if let Some(client) = self.known(id) {
             return Ok(client);
@@ -209,43 +281,48 @@ impl<C: OfNode> Nodes<C> {
         let node = placed.map.node(id).filter(|node| node.state != NodeState::Gone);
         let node = node.ok_or_else(|| Error::invalid(format!("node {id} is not in the cluster's map")))?;
         // Without the lock: a node that does not answer must not keep calls from the others.
-        let client = self.open(node, &self.options)?;
+        let client = self.open(node, limit.and(Limit::new(self.options.end(Duration::ZERO))))?;
         let mut clients = self.clients.lock();
         // By a later map, of which another thread has learnt meanwhile, the node may have another address: for this call only.
         Ok(if self.epoch() == placed.map.epoch() { clients.entry(id).or_insert(client).clone() } else { client })
     }
 
-    fn open(&self, node: &Node, options: &Options) -> Result<C> {
+    fn open(&self, node: &Node, limit: Limit) -> Result<C> {
         let mut reasons = Vec::new();
-        for address in &node.at {
-            match Pool::connect(address, options.clone()).and_then(&self.make) {
+        for (address, left) in node.at.iter().zip((1..=node.at.len() as u32).rev()) {
+            let limit = limit.share(self.now(), left);
+            match Pool::connect_within(limit, address, self.options.clone()).and_then(&self.make) {
                 Ok(client) => return Ok(client),
                 // It answers, and refuses.
                 Err(error) if error.kind() == Kind::Invalid => return Err(named(node, &error)),
                 Err(error) => reasons.push(error.message().to_owned()),
             }
         }
-        Err(Error::unavailable(format!("node {} (`{}`): {}", node.id, node.name, reasons.join("; "))))
+        Err(Error::unavailable(format!("node {} (`{}`): {}", node.id, node.name, reasons.join("; "))).of_no_answer())
     }
 
-    /// Fetches the map from the nodes that answer; `true` if the client goes by a later one than that of this epoch now.
-    pub(super) fn learn(&self, since: u32) -> bool {
+    /// Fetches the map from the nodes that answer, for a call that must be over by then; `true` if the client goes by a later one than
+    /// that of this epoch now.
+    pub(super) fn learn(&self, since: u32, end: Instant) -> bool {
         let placed = self.placed();
         // Another thread was told the same.
         if placed.map.epoch() > since {
             return true;
         }
-        // Not for the time of a call: a node that does not answer, for which all this may be, would keep the call as long again.
-        let options = Options { deadline: self.options.deadline.min(LEARN), ..self.options.clone() };
+        let now = self.now();
+        // Not for the time of a call: a node that does not answer, for which all this may be, would keep it.
+        let limit = Limit::once(now, end.min(now + LEARN));
         let ask = |node: &Node| {
-            self.in_contact(node.id)?;
-            let client = self.known(node.id).map_or_else(|| self.open(node, &options), Ok)?;
-            let (map, _): (serde_json::Value, bool) =
-                client.pool().control_until(options.end(Duration::ZERO), &Control::Map)?;
+            let client = self.reach(node.id, limit)?;
+            let calls = Calls::new(client.pool(), Some(limit));
+            let (map, _): (serde_json::Value, bool) = calls.control(&Control::Map)?;
             ClusterMap::from_json(&map.to_string())
         };
-        let maps = self.beside(placed.nodes(), true, ask).into_iter().filter_map(Result::ok);
-        let own = maps.filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
+        let nodes = placed.nodes().filter(|_| now < end);
+        let maps: Vec<ClusterMap> = self.beside(nodes, true, ask).into_iter().filter_map(Result::ok).collect();
+        self.in_doubt.store(maps.is_empty(), Ordering::Relaxed);
+        let own =
+            maps.into_iter().filter(|map| map.cluster() == placed.map.cluster() && map.epoch() > placed.map.epoch());
         let newest = own.max_by_key(ClusterMap::epoch).and_then(|map| Placed::of(map, &self.keyspace).ok());
         newest.into_iter().for_each(|newest| self.go_on(newest));
         self.epoch() > since
@@ -274,9 +351,9 @@ impl<C: OfNode> Nodes<C> {
     ///
     /// # Errors
     /// `Unavailable` where no node gives it.
-    pub(super) fn renew(&self, since: u32) -> Result<bool> {
+    pub(super) fn renew(&self, since: u32, end: Instant) -> Result<bool> {
         let Some(epoch) = self.heard() else { return Ok(self.epoch() > since) };
-        if self.learn(epoch - 1) {
+        if self.learn(epoch - 1, end) {
             return Ok(true);
         }
         Err(Error::unavailable(format!(
@@ -285,14 +362,14 @@ impl<C: OfNode> Nodes<C> {
     }
 
     /// The same for a call that goes to some nodes and does without the others.
-    pub(super) fn catch_up(&self) {
+    pub(super) fn catch_up(&self, end: Instant) {
         if let Some(epoch) = self.heard() {
-            self.learn_rarely(epoch - 1);
+            self.learn_rarely(epoch - 1, end);
         }
     }
 
     /// As [`Nodes::learn`], where the same may be asked again and again: no more than once a second.
-    pub(super) fn learn_rarely(&self, since: u32) -> bool {
+    pub(super) fn learn_rarely(&self, since: u32, end: Instant) -> bool {
         {
             let mut tried = self.tried.lock();
             let now = self.now();
@@ -301,15 +378,19 @@ impl<C: OfNode> Nodes<C> {
             }
             *tried = Some(now);
         }
-        self.learn(since)
+        self.learn(since, end)
     }
 
     /// The answers of all nodes, with their numbers and names: also of those that a later map has, where an answer says that there is one.
     ///
     /// # Errors
     /// That of a node, with its name.
-    pub(super) fn everywhere<T: Send>(&self, call: impl Fn(&C) -> Result<T> + Sync) -> Result<Vec<(NodeName, T)>> {
-        self.at_all(|_, _| true, call)
+    pub(super) fn everywhere<T: Send>(
+        &self,
+        end: Instant,
+        call: impl Fn(&C) -> Result<T> + Sync,
+    ) -> Result<Vec<(NodeName, T)>> {
+        self.at_all(end, |_, _| true, call)
     }
 
     /// The same of the nodes that this picks of a map.
@@ -318,29 +399,35 @@ impl<C: OfNode> Nodes<C> {
     /// As [`Nodes::everywhere`].
     pub(super) fn at_all<T: Send>(
         &self,
+        end: Instant,
         picks: impl Fn(&Placed, &Node) -> bool,
         call: impl Fn(&C) -> Result<T> + Sync,
     ) -> Result<Vec<(NodeName, T)>> {
         let mut answers: Vec<(NodeName, T)> = Vec::new();
         loop {
-            let placed = self.placed();
+            let (placed, limit) = (self.placed(), self.half(end));
             let is_new = |node: &&Node| answers.iter().all(|(name, _)| name.0 != node.id);
             let nodes: Vec<&Node> = placed.nodes().filter(is_new).filter(|node| picks(&placed, node)).collect();
             let asked = self.beside(nodes.iter().copied(), true, |node| {
                 // Without a connection the error has the node's name.
-                let client = self.node(node.id)?;
+                let client = self.node_within(node.id, limit)?;
                 call(&client).map_err(|error| named(node, &error))
             });
-            let mut failed = None;
+            let mut failed: Option<Error> = None;
             for (node, answer) in nodes.into_iter().zip(asked) {
                 match answer {
                     Ok(answer) => answers.push(((node.id, node.name.clone()), answer)),
-                    Err(error) => drop(failed.get_or_insert(error)),
+                    // One that was answered first: only what was not is asked for again.
+                    Err(error) if failed.as_ref().is_none_or(Error::is_unanswered) => failed = Some(error),
+                    Err(_) => {}
                 }
             }
             // By a later map a node that failed may be elsewhere, or gone.
-            match (self.renew(placed.map.epoch()), failed) {
-                (Ok(true), _) => {}
+            match (self.renew(placed.map.epoch(), end), failed) {
+                (Ok(true), None) => {}
+                // What may have taken effect is not done again.
+                (Ok(true), Some(error)) if error.kind() != Kind::OutcomeUnknown => {}
+                (_, Some(error)) if limit.leaves_time(self.now(), &error) => {}
                 (_, Some(error)) => return Err(error),
                 (renewed, None) => return renewed.map(|_| answers),
             }
@@ -350,8 +437,7 @@ impl<C: OfNode> Nodes<C> {
 
 /// An error with the node from which it is.
 pub(super) fn named(node: &Node, error: &Error) -> Error {
-    Error::new(error.kind(), format!("node {} (`{}`): {}", node.id, node.name, error.message()))
-        .with_source(error.again())
+    error.in_words(format!("node {} (`{}`): {}", node.id, node.name, error.message())).with_source(error.again())
 }
 
 /// The first address that answers.

@@ -3,6 +3,7 @@
 //! *Invariants*: terms add up, because each event is in the books of its home alone; a node that does not answer is an error.
 
 use super::ClusterClient;
+use crate::put::NO_WAIT;
 use forebay_core::{
     ConflictInfo, DebugInfo, Error, HoldInfo, Inhibit, Kind, Ledger, LedgerBy, LedgerRow, Result, RunStatus,
     RunSummary, SourceStatus, Stats,
@@ -62,7 +63,7 @@ impl ClusterClient {
     /// As [`crate::Client::runs`].
     pub fn runs(&self) -> Result<Vec<RunStatus>> {
         let mut all: BTreeMap<u64, RunStatus> = BTreeMap::new();
-        let parts = self.inner.nodes.everywhere(crate::Client::runs)?;
+        let parts = self.inner.nodes.everywhere(self.begin(NO_WAIT), crate::Client::runs)?;
         let placed = self.placed();
         for ((node, name), part) in parts {
             for status in part {
@@ -94,8 +95,10 @@ impl ClusterClient {
     pub fn run_summary(&self, run: u64) -> Result<RunSummary> {
         let home = self.placed().keyspace.home(run, &run.to_be_bytes());
         // What is said of the run beside its account, its home says.
-        let mut whole = self.node(home)?.run_summary(run)?;
-        let parts = self.of_run(run, |client| client.run_summary(run))?;
+        let this = self.until(self.begin(NO_WAIT));
+        let limit = this.inner.nodes.half(this.begin(NO_WAIT));
+        let mut whole = this.inner.nodes.node_within(home, limit)?.run_summary(run)?;
+        let parts = this.of_run(run, |client| client.run_summary(run))?;
         whole.ledger = Ledger::default();
         parts.iter().for_each(|part| whole.ledger.add(&part.ledger));
         whole.announced = parts.iter().map(|part| part.announced).sum();
@@ -151,7 +154,7 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::stats`].
     pub fn stats(&self) -> Result<Stats> {
-        let parts = self.inner.nodes.everywhere(crate::Client::stats)?;
+        let parts = self.inner.nodes.everywhere(self.begin(NO_WAIT), crate::Client::stats)?;
         let named = parts
             .into_iter()
             .map(|((_, name), part)| Stats { inhibit: part.inhibit.map(|inhibit| of_node(inhibit, &name)), ..part });

@@ -1,7 +1,7 @@
 //! The client of a ring on the nodes of a cluster: each source on the node that the look-up table says, windows from all of them.
 //!
 //! ```text
-//! put    ─▶ table of its run ─▶ the node of its source;  Fenced: the map is fetched again, once
+//! put    ─▶ table of its run ─▶ the node of its source;  Fenced, or not reached: the map is fetched again
 //! window ─▶ for each source the nodes that any table has for it ── beside each other ──▶ one window
 //! ```
 //!
@@ -12,16 +12,18 @@
 use super::nodes::{BESIDE_BYTES, Nodes, OfNode, Placed, first_that_answers, may_be_elsewhere, named};
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::put::too_few;
+use crate::put::{NO_WAIT, Outcome, too_few};
+use crate::retry::Limit;
 use crate::ring::{RingClient, RingFrame, RingPin, SourceWindow, WAIT_MAX, Window};
-use forebay_core::map::ClusterMap;
+use forebay_core::map::{ClusterMap, Node};
 use forebay_core::{
     Coverage, Error, KeepsTicks, Kind, Ledger, Result, RingChunkInfo, RingKeyspace, RingOutcome, RingPinStatus,
     RingPut, RingSourceStatus, RingSources, RingStats, RingStore, SourceId,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long one node is waited for before all that may have something of a source are looked at again.
 const SLICE: Duration = Duration::from_millis(100);
@@ -42,6 +44,10 @@ struct Inner {
 impl OfNode for RingClient {
     fn pool(&self) -> &Pool {
         RingClient::pool(self)
+    }
+
+    fn within(&self, limit: Limit) -> RingClient {
+        RingClient::within(self, limit)
     }
 }
 
@@ -77,6 +83,20 @@ impl ClusterRing {
         self.inner.nodes.placed().map.clone()
     }
 
+    /// The nodes to which a look-up table gives something of the ring.
+    pub fn nodes(&self) -> Vec<Node> {
+        let placed = self.inner.nodes.placed();
+        placed.nodes().filter(|node| placed.has_ring(node)).cloned().collect()
+    }
+
+    /// The client of one node.
+    ///
+    /// # Errors
+    /// `Invalid` for a node that is not in the map, `Unavailable` where it does not answer.
+    pub fn node(&self, id: u16) -> Result<RingClient> {
+        self.inner.nodes.node(id)
+    }
+
     /// Ends: free connections are closed, further calls answer `Closed`.
     pub fn close(&self) {
         self.inner.nodes.close();
@@ -102,29 +122,40 @@ impl ClusterRing {
     /// does not answer, the outcomes of its fragments say so.
     pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Vec<Result<RingOutcome>> {
         let mut outcomes: Vec<Result<RingOutcome>> = frames.iter().map(|_| Err(too_few())).collect();
-        let before = self.inner.nodes.placed();
-        self.put_by(&before, frames, 0..frames.len(), &mut outcomes);
-        let failed: Vec<usize> = (0..frames.len()).filter(|at| outcomes[*at].is_err()).collect();
-        if failed.is_empty() {
-            return outcomes;
+        let (nodes, end) = (&self.inner.nodes, self.begin(NO_WAIT));
+        let mut places: Vec<usize> = (0..frames.len()).collect();
+        loop {
+            let (placed, limit) = (nodes.placed(), nodes.half(end));
+            self.put_by(&placed, limit, frames, places.drain(..), &mut outcomes);
+            let holder =
+                |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
+            let (mut is_refused, mut is_unknown) = (false, false);
+            for (at, outcome) in outcomes.iter().enumerate() {
+                is_refused |= outcome.as_ref().is_err_and(may_be_elsewhere);
+                is_unknown |= outcome.is_err() && holder(&placed, at).is_none();
+                outcome.as_ref().err().into_iter().for_each(|error| nodes.ended_with(error));
+            }
+            let since = placed.map.epoch();
+            // A source that no table names is mostly a mistake, which is made again and again.
+            let is_later = is_refused && nodes.learn(since, end) || is_unknown && nodes.learn_rarely(since, end);
+            let (later, now) = (nodes.placed(), nodes.now());
+            let goes_again = |at: &usize| {
+                let Err(error) = &outcomes[*at] else { return false };
+                let has_moved = is_later && holder(&placed, *at) != holder(&later, *at);
+                let may_move = may_be_elsewhere(error) || holder(&placed, *at).is_none();
+                has_moved && may_move || limit.leaves_time(now, error)
+            };
+            places = (0..frames.len()).filter(goes_again).collect();
+            if places.is_empty() {
+                return outcomes;
+            }
         }
-        let since = before.map.epoch();
-        let holder = |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
-        let is_refused = |at: &usize| outcomes[*at].as_ref().is_err_and(may_be_elsewhere);
-        // A source that no table names is mostly a mistake, which is made again and again.
-        let is_later = failed.iter().any(is_refused) && self.inner.nodes.learn(since)
-            || failed.iter().any(|at| holder(&before, *at).is_none()) && self.inner.nodes.learn_rarely(since);
-        if is_later {
-            let now = self.inner.nodes.placed();
-            let moved = failed.into_iter().filter(|at| holder(&before, *at) != holder(&now, *at));
-            self.put_by(&now, frames, moved.collect::<Vec<_>>(), &mut outcomes);
-        }
-        outcomes
     }
 
     fn put_by(
         &self,
         placed: &Placed,
+        limit: Limit,
         frames: &[RingFrame<'_>],
         places: impl IntoIterator<Item = usize>,
         outcomes: &mut [Result<RingOutcome>],
@@ -136,28 +167,34 @@ impl ClusterRing {
                 Err(error) => outcomes[at] = Err(error),
             }
         }
-        let put = |(node, places): (u16, Vec<usize>)| {
+        let put = |node: u16, places: &[usize]| {
             let of_node: Vec<RingFrame<'_>> = places.iter().map(|at| frames[*at]).collect();
-            (places, self.inner.nodes.node(node).and_then(|ring| ring.put_many(&of_node)))
+            self.inner.nodes.node_within(node, limit)?.put_many(&of_node)
         };
         let bytes: usize = frames.iter().map(|frame| frame.value.len()).sum();
-        for (places, answer) in self.inner.nodes.beside(parts, bytes >= BESIDE_BYTES, put) {
+        let mut seen = |at: usize, outcome: Result<RingOutcome>| {
+            let was_lost = outcomes[at].as_ref().is_err_and(Error::earlier_try_unknown);
+            outcomes[at] =
+                if was_lost { outcome.map_err(Error::of_repeat).and_then(Outcome::of_repeat) } else { outcome };
+        };
+        for (places, answer) in self.inner.nodes.parts(parts, bytes >= BESIDE_BYTES, put) {
             match answer {
-                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| outcomes[at] = outcome),
-                Err(error) => places.into_iter().for_each(|at| outcomes[at] = Err(error.again())),
+                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome)),
+                Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()))),
             }
         }
     }
 
-    /// Makes a call at some nodes beside each other; the error of one has its name.
+    /// Makes a call at some nodes beside each other, each in this time; the error of one has its name.
     fn at<P: Send, T: Send>(
         &self,
+        limit: Limit,
         parts: impl IntoIterator<Item = (u16, P)>,
         call: impl Fn(&RingClient, P) -> Result<T> + Sync,
     ) -> Result<Vec<(u16, T)>> {
-        let placed = self.inner.nodes.placed();
+        let (nodes, placed) = (&self.inner.nodes, self.inner.nodes.placed());
         let one = |(id, part): (u16, P)| {
-            let answer = call(&self.inner.nodes.node(id)?, part);
+            let answer = call(&nodes.node_within(id, limit)?, part);
             let node = placed.map.node(id);
             let answer = answer.map_err(|error| node.map_or_else(|| error.again(), |node| named(node, &error)));
             Ok((id, answer?))
@@ -165,18 +202,32 @@ impl ClusterRing {
         self.inner.nodes.beside(parts, true, one).into_iter().collect()
     }
 
+    /// When a call must be over that begins now and itself waits so long.
+    fn begin(&self, wait: Duration) -> Instant {
+        self.inner.nodes.begin(wait)
+    }
+
     /// Makes a call at every node that has the ring, also at those of a map that is later than the client's.
     fn everywhere<T: Send>(&self, call: impl Fn(&RingClient) -> Result<T> + Sync) -> Result<Vec<(u16, T)>> {
-        let answers = self.inner.nodes.at_all(Placed::has_ring, call)?;
+        self.everywhere_until(self.begin(NO_WAIT), call)
+    }
+
+    /// The same as parts of a call that must be over by then.
+    fn everywhere_until<T: Send>(
+        &self,
+        end: Instant,
+        call: impl Fn(&RingClient) -> Result<T> + Sync,
+    ) -> Result<Vec<(u16, T)>> {
+        let answers = self.inner.nodes.at_all(end, Placed::has_ring, call)?;
         Ok(answers.into_iter().map(|((node, _), answer)| (node, answer)).collect())
     }
 
     /// Each source with the nodes that may have something of it: the last one is that of the latest table.
-    fn readers(&self, sources: &RingSources) -> Result<Vec<(SourceId, Vec<u16>)>> {
+    fn readers(&self, end: Instant, sources: &RingSources) -> Result<Vec<(SourceId, Vec<u16>)>> {
         let list = match sources {
             RingSources::Only(list) => list.clone(),
             RingSources::All => {
-                let seen = self.everywhere(RingClient::sources)?;
+                let seen = self.everywhere_until(end, RingClient::sources)?;
                 let names: BTreeSet<SourceId> = seen.iter().flat_map(|(_, all)| all).map(|row| row.source).collect();
                 names.into_iter().collect()
             }
@@ -204,19 +255,22 @@ impl RingStore for ClusterRing {
     }
 
     fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
+        let call_end = self.begin(wait);
         let until = self.inner.nodes.now() + wait.min(WAIT_MAX);
-        let names: Vec<SourceId> = self.readers(sources)?.into_iter().map(|(source, _)| source).collect();
+        let names: Vec<SourceId> = self.readers(call_end, sources)?.into_iter().map(|(source, _)| source).collect();
         let mut whole: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
         loop {
             let (left, since) = (until.saturating_duration_since(self.inner.nodes.now()), self.inner.nodes.epoch());
             let lacks = names.iter().filter(|name| !whole.contains_key(name)).copied().collect();
-            let found = self.look(begin, end, lacks, left.min(SLICE));
-            let found = match (self.inner.nodes.renew(since), found) {
+            let limit = self.inner.nodes.half(call_end);
+            let found = self.look(limit, begin..end, lacks, left.min(SLICE));
+            let found = match (self.inner.nodes.renew(since, call_end), found) {
                 // What was found by the earlier map may lack what other nodes have.
                 (Ok(true), _) => {
                     whole.clear();
                     continue;
                 }
+                (_, Err(error)) if limit.leaves_time(self.inner.nodes.now(), &error) => continue,
                 (_, Err(error)) => return Err(error),
                 (renewed, Ok(found)) => renewed.map(|_| found)?,
             };
@@ -234,11 +288,14 @@ impl RingStore for ClusterRing {
     }
 
     fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<ClusterPin> {
+        let call_end = self.begin(NO_WAIT);
         loop {
             let (since, at) = (self.inner.nodes.epoch(), self.pinned_at(sources));
-            let pins = self.at(at.clone(), |ring, list| ring.pin(begin, end, &list, duration));
+            let limit = self.inner.nodes.half(call_end);
+            let pins = self.at(limit, at.clone(), |ring, list| ring.pin(begin, end, &list, duration));
+            let goes_on = pins.as_ref().is_err_and(|error| limit.leaves_time(self.inner.nodes.now(), error));
             // Those of an earlier map end here.
-            if !self.has_moved(since, &at, sources, &pins)? {
+            if !goes_on && !self.has_moved(call_end, since, &at, sources, &pins)? {
                 return Ok(ClusterPin {
                     ring: self.clone(),
                     at,
@@ -251,11 +308,13 @@ impl RingStore for ClusterRing {
     }
 
     fn keep(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<Vec<RingPinStatus>> {
+        let call_end = self.begin(NO_WAIT);
         loop {
             let (since, at) = (self.inner.nodes.epoch(), self.pinned_at(sources));
             let (mut kept, mut all) = (Vec::new(), Ok(()));
             for (node, list) in at.clone() {
-                match self.at([(node, list)], |ring, list| ring.keep(begin, end, &list, duration)) {
+                match self.at(Limit::new(call_end), [(node, list)], |ring, list| ring.keep(begin, end, &list, duration))
+                {
                     Ok(one) => {
                         kept.extend(one.into_iter().map(|(_, pin)| RingPinStatus { id: number(node, pin.id), ..pin }));
                     }
@@ -265,7 +324,7 @@ impl RingStore for ClusterRing {
                     }
                 }
             }
-            let moved = self.has_moved(since, &at, sources, &all);
+            let moved = self.has_moved(call_end, since, &at, sources, &all);
             if matches!((&all, &moved), (Ok(()), Ok(false))) {
                 return Ok(kept);
             }
@@ -279,7 +338,8 @@ impl RingStore for ClusterRing {
 
     fn unpin(&self, id: u64) -> Result<bool> {
         let node = (id >> PIN_BITS) as u16;
-        let ended = self.at([(node, ())], |ring, ()| ring.unpin(id & ((1 << PIN_BITS) - 1)))?;
+        let ended =
+            self.at(Limit::new(self.begin(NO_WAIT)), [(node, ())], |ring, ()| ring.unpin(id & ((1 << PIN_BITS) - 1)))?;
         Ok(ended.iter().any(|(_, ended)| *ended))
     }
 
@@ -334,12 +394,13 @@ impl ClusterRing {
     /// `Unavailable` for a later map that no node gives, unless the pins have failed already.
     fn has_moved<T>(
         &self,
+        call_end: Instant,
         since: u32,
         at: &[(u16, RingSources)],
         sources: &RingSources,
         pins: &Result<T>,
     ) -> Result<bool> {
-        match (self.inner.nodes.renew(since), pins) {
+        match (self.inner.nodes.renew(since, call_end), pins) {
             (Ok(is_later), Err(_)) => Ok(is_later),
             (Ok(is_later), Ok(_)) => Ok(is_later && self.pinned_at(sources) != at),
             (Err(_), Err(_)) => Ok(false),
@@ -350,21 +411,22 @@ impl ClusterRing {
     /// What the nodes have of some sources now, or after a short wait.
     fn look(
         &self,
-        begin: u64,
-        end: u64,
+        limit: Limit,
+        ticks: Range<u64>,
         sources: Vec<SourceId>,
         wait: Duration,
     ) -> Result<BTreeMap<SourceId, SourceWindow>> {
         // What a source puts goes to one node, mostly that of the latest table: the others are not waited for.
         let mut parts: BTreeMap<(u16, bool), Vec<SourceId>> = BTreeMap::new();
-        for (source, nodes) in self.readers(&RingSources::Only(sources))? {
+        for (source, nodes) in self.readers(limit.end, &RingSources::Only(sources))? {
             for (at, node) in nodes.iter().enumerate() {
                 parts.entry((*node, at + 1 == nodes.len())).or_default().push(source);
             }
         }
         let parts = parts.into_iter().map(|((node, comes), list)| (node, (comes, list)));
-        let found = self.at(parts, |ring, (comes, list)| {
-            ring.window(begin, end, &RingSources::Only(list), if comes { wait } else { Duration::ZERO })
+        // Each part of a long one has a deadline of its own, as on one server.
+        let found = self.at(limit.open_ended(), parts, |ring, (comes, list)| {
+            ring.window(ticks.start, ticks.end, &RingSources::Only(list), if comes { wait } else { Duration::ZERO })
         })?;
         let mut by_source: BTreeMap<SourceId, SourceWindow> = BTreeMap::new();
         for part in found.into_iter().flat_map(|(_, window)| window.sources) {
@@ -429,7 +491,7 @@ impl KeepsTicks for ClusterPin {
         // By a later map ticks that are still to come may be another node's. Its clients are others than those of this pin.
         let heard = self.pins.iter().map(|(_, pin)| pin.epoch()).max().unwrap_or_default();
         if heard > nodes.epoch() {
-            nodes.learn(heard - 1);
+            nodes.learn(heard - 1, self.ring.begin(NO_WAIT));
         }
         if self.ring.pinned_at(&self.sources) == self.at {
             return Ok(());

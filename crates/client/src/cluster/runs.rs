@@ -4,6 +4,8 @@ use super::ClusterClient;
 use super::select::TURN;
 use crate::fragment::{Fragment, Sample};
 use crate::objects::{Producer, Sampler};
+use crate::put::NO_WAIT;
+use crate::retry::Limit;
 use forebay_core::{
     Error, FollowRun, PrescaleFactor, Primary, Result, RunConfig, RunState, RunStatus, RunSummary, SampleEvents,
     Sampling, Source,
@@ -54,8 +56,9 @@ impl ClusterClient {
     /// As [`crate::Client::run_close`]; `Unavailable`, naming the node, while one of them has something left to decide or does
     /// not answer.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
-        self.about_run(run, |client| client.run_close(run))?;
-        self.run_summary(run).map_err(|error| {
+        let this = self.until(self.begin(NO_WAIT));
+        this.about_run(run, |client| client.run_close(run))?;
+        this.run_summary(run).map_err(|error| {
             let what = format!("run {run} is closed, and what it leaves cannot be said: {}", error.message());
             Error::new(error.kind(), what).with_source(error)
         })
@@ -84,7 +87,7 @@ impl ClusterClient {
     /// As [`crate::Client::producer`].
     pub fn producer(&self, run: u64, name: &str) -> Result<Producer> {
         let home = self.placed().keyspace.home(run, &run.to_be_bytes());
-        self.node(home)?.producer(run, name)
+        self.inner.nodes.node_within(home, Limit::new(self.begin(NO_WAIT)))?.producer(run, name)
     }
 
     /// Follows a run: yields its status, of all nodes, after each change.

@@ -2,6 +2,8 @@
 
 use super::ClusterClient;
 use crate::fragment::Fragment;
+use crate::put::NO_WAIT;
+use crate::retry::Limit;
 use crate::select::{Lease, NoLease, Verdict};
 use forebay_core::{Accept, Error, GetAny, Kind, Primary, Result, ResultFragment, Sources, Token};
 use std::collections::BTreeMap;
@@ -25,8 +27,9 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::get_any`], with the name of the node, where no other one had any.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
+        let call_end = self.begin(request.wait);
         let end = self.inner.nodes.now() + request.wait;
-        self.inner.nodes.catch_up();
+        self.inner.nodes.catch_up(call_end);
         let mut leases: Vec<Lease> = Vec::new();
         let (mut failed, mut hops) = (BTreeMap::<u16, Error>::new(), 0);
         let resting = loop {
@@ -38,7 +41,11 @@ impl ClusterClient {
             let left = end.saturating_duration_since(began);
             let wait = if is_hop { Duration::ZERO } else { left.min(TURN) };
             let asked = GetAny { n: request.n - leases.len(), wait, ..request.clone() };
-            match self.node(node).map_err(NoLease::Away).and_then(|client| client.get_any_of(&asked)) {
+            // A node that says nothing leaves time for others.
+            let limit = self.inner.nodes.half(call_end.min(self.inner.nodes.options.end(wait)));
+            let limit = if nodes.len() > 1 { limit.whole() } else { limit };
+            let client = self.inner.nodes.node_within(node, limit).map_err(NoLease::Away);
+            match client.and_then(|client| client.get_any_of(&asked)) {
                 Ok(found) => {
                     failed.remove(&node);
                     leases.extend(found);
@@ -104,11 +111,18 @@ impl ClusterClient {
             parts.entry(self.home(verdict.primary.as_bytes())).or_default().push(at);
         }
         let mut outcomes: Vec<Result<()>> = verdicts.iter().map(|_| Ok(())).collect();
-        for (home, places) in parts {
+        let limit = Limit::new(self.begin(NO_WAIT));
+        let decide = |home: u16, places: &[usize]| {
             let part: Vec<Verdict> = places.iter().map(|&at| verdicts[at].clone()).collect();
-            match self.node(home).and_then(|client| client.decide(&part)) {
+            self.inner.nodes.node_within(home, limit)?.decide(&part)
+        };
+        for (places, answer) in self.inner.nodes.parts(parts, false, decide) {
+            match answer {
                 Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| outcomes[at] = outcome),
-                Err(error) => places.into_iter().for_each(|at| outcomes[at] = Err(error.again())),
+                Err(error) => {
+                    self.inner.nodes.ended_with(&error);
+                    places.into_iter().for_each(|at| outcomes[at] = Err(error.again()));
+                }
             }
         }
         Ok(outcomes)
