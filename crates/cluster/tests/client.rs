@@ -165,6 +165,28 @@ fn a_node_is_taken_out_of_new_runs_and_its_old_ones_come_back_with_it() {
 }
 
 #[test]
+fn a_node_that_goes_by_an_earlier_map_is_waited_for() {
+    const NEXT: u64 = 100;
+    let cluster = Cluster::new();
+    let later = Arc::new(cluster.map.next_map(&Change::TakeOut { node: 3, from_run: NEXT }).unwrap());
+    let client = ClusterClient::by_map(&keyspace(), &later, Options::default(), Arc::new(|_| Ok(()))).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            cluster.members.iter().flatten().for_each(|member| member.node.adopt(&later).unwrap());
+            connect(&cluster).run_open(NEXT, &keyspace().run).unwrap();
+        });
+        // What is of node 3 by the earlier map the others refuse until then.
+        let before = cluster.map.keyspace("events").unwrap();
+        let moved = |key: &Key| before.home(NEXT, client.schema().primary_of(key).as_bytes()) == 3;
+        let keys: Vec<Key> = keys(NEXT).into_iter().filter(moved).collect();
+        assert_eq!(client.put(&keys[0], b"x", &PutOptions::default()).unwrap(), PutOutcome::Stored);
+        let rest: Vec<_> = keys[1..].iter().map(|key| (*key, &b"x"[..], PutOptions::default())).collect();
+        assert!(client.put_many(&rest).unwrap().into_iter().all(|one| one.unwrap() == PutOutcome::Stored));
+    });
+}
+
+#[test]
 fn a_client_hears_of_a_node_that_its_map_does_not_have() {
     let cluster = Cluster::new();
     let client = connect(&cluster);

@@ -195,14 +195,10 @@ fn what_is_put_while_a_source_moves_is_all_there() {
                 while tick >= 3000 && run.load(Ordering::SeqCst) == 4 {
                     std::thread::yield_now();
                 }
-                loop {
-                    let options = RingPut { run: run.load(Ordering::SeqCst), status: 0 };
-                    match ring.put(&source(link), tick, SPAN, &value, &options) {
-                        Ok(outcome) => break assert_eq!(outcome, RingOutcome::Stored),
-                        // By no node for as long as the one that is to take it has not adopted the map.
-                        Err(error) => assert_eq!(error.kind(), Kind::Fenced, "{error}"),
-                    }
-                }
+                // By no node for as long as the one that is to take it has not adopted the map: the client waits for it.
+                let options = RingPut { run: run.load(Ordering::SeqCst), status: 0 };
+                let outcome = ring.put(&source(link), tick, SPAN, &value, &options);
+                assert_eq!(outcome.unwrap(), RingOutcome::Stored);
             }
         };
         let readouts = [0, 1].map(|link| scope.spawn(move || readout(link)));

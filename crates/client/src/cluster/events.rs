@@ -102,7 +102,7 @@ struct Tried<'a> {
     route: (u16, u16),
     /// The first of them took the bytes.
     was_taken: bool,
-    /// Of the map by which it answered, or of a later one.
+    /// Of the map by which that node answered, or the home that refused it, or of a later one.
     epoch: u32,
     answer: Result<PutOutcome>,
 }
@@ -221,8 +221,9 @@ impl ClusterClient {
                 told.len() >= BESIDE_FRAGMENTS,
                 to_home,
                 |_| None,
-                |place, of_home, _| {
+                |place, of_home, epoch| {
                     let (at, _) = told[place];
+                    epochs[at] = if of_home.is_err() { epoch } else { epochs[at] };
                     outcomes[at] = Some(match (&outcomes[at], of_home) {
                         (Some(Ok(held)), Ok(of_home)) => Ok(held.with_home(of_home, took())),
                         (_, of_home) => of_home,
@@ -270,11 +271,17 @@ impl ClusterClient {
         let has_later =
             tried.iter().any(is_left) && self.inner.nodes.learn(since, time.1) || self.inner.nodes.epoch() > since;
         let later = self.placed();
+        // The node that refuses it goes by an earlier map than this client.
+        let is_behind = |one: &Tried<'_>| {
+            one.answer.as_ref().is_err_and(|error| error.kind() == Kind::Fenced) && one.epoch < later.map.epoch()
+        };
+        let waits = tried.iter().any(is_behind) && self.inner.nodes.let_catch_up(time.0, time.1);
         let now = self.inner.nodes.now();
         let goes_again = |one: &Tried<'_>| {
             let may_have_moved = has_later && (is_doubtful(one) || is_left(one));
             may_have_moved && later.route(self.schema(), &one.put.0) != one.route
                 || one.answer.as_ref().is_err_and(|error| limit.leaves_time(now, error))
+                || waits && is_behind(one)
         };
         let again: Vec<_> = tried.iter().filter(|one| goes_again(one)).map(|one| one.put).collect();
         let mut by_later = if again.is_empty() { Vec::new() } else { self.put_many_in(time, &again) }.into_iter();

@@ -168,15 +168,25 @@ impl ClusterClient {
 
     /// Makes a call about one event at its home; again where that is another one by a later map, or was not reached in time.
     fn at_home<T>(&self, primary: &[u8], call: impl Fn(&Client) -> Result<T>) -> Result<T> {
-        let (nodes, end) = (&self.inner.nodes, self.begin(NO_WAIT));
+        let (nodes, end, began) = (&self.inner.nodes, self.begin(NO_WAIT), self.inner.nodes.now());
         loop {
             let (placed, limit) = (self.placed(), nodes.half(end));
-            let home = placed.home(self.schema(), primary);
-            match nodes.node_within(home, limit).and_then(|client| call(&client)) {
+            let (home, epoch) = (placed.home(self.schema(), primary), placed.map.epoch());
+            let mut of_node = epoch;
+            let answer = nodes.node_within(home, limit).and_then(|client| {
+                let answer = call(&client);
+                of_node = client.pool().epoch();
+                answer
+            });
+            match answer {
                 // Fenced by a token, or by a map: only the map can be fetched again.
                 Err(error) if may_be_elsewhere(&error) => {
-                    let has_moved = nodes.learn(placed.map.epoch(), end) && self.home(primary) != home;
-                    if !has_moved && !limit.leaves_time(nodes.now(), &error) {
+                    let has_moved = nodes.learn(epoch, end) && self.home(primary) != home;
+                    let is_behind = error.kind() == Kind::Fenced && of_node < epoch;
+                    if !(has_moved
+                        || limit.leaves_time(nodes.now(), &error)
+                        || is_behind && nodes.let_catch_up(began, end))
+                    {
                         return Err(error);
                     }
                 }
@@ -196,16 +206,21 @@ impl ClusterClient {
     /// Makes a call about a run at its home; where that does not answer, at another node, which may know another home, and again at
     /// the home while there is time.
     fn about_run<T>(&self, run: u64, call: impl Fn(&Client) -> Result<T>) -> Result<T> {
-        let (nodes, end) = (&self.inner.nodes, self.begin(NO_WAIT));
+        let (nodes, end, began) = (&self.inner.nodes, self.begin(NO_WAIT), self.inner.nodes.now());
         let ask = |id: u16| {
-            let limit = nodes.half(end);
-            (nodes.node_within(id, limit).and_then(|client| call(&client)), limit)
+            let (limit, mut epoch) = (nodes.half(end), u32::MAX);
+            let answer = nodes.node_within(id, limit).and_then(|client| {
+                let answer = call(&client);
+                epoch = client.pool().epoch();
+                answer
+            });
+            (answer, limit, epoch)
         };
         let is_away = |answer: &Result<T>| answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable);
         loop {
             let placed = self.placed();
             let home = placed.keyspace.home(run, &run.to_be_bytes());
-            let (mut answer, limit) = ask(home);
+            let (mut answer, limit, of_home) = ask(home);
             let is_unreached = answer.as_ref().is_err_and(|error| error.is_unanswered());
             for node in placed.nodes().filter(|node| node.id != home) {
                 if !is_away(&answer) {
@@ -215,7 +230,9 @@ impl ClusterClient {
             }
             // Another node's word is about a home that it does not reach either.
             let goes_on = is_unreached && is_away(&answer) && limit.is_left(nodes.now());
-            if !goes_on {
+            let is_fenced = answer.as_ref().is_err_and(|error| error.kind() == Kind::Fenced);
+            let is_behind = is_fenced && of_home < placed.map.epoch();
+            if !(goes_on || is_behind && nodes.let_catch_up(began, end)) {
                 return answer.inspect_err(|error| nodes.ended_with(error));
             }
         }

@@ -27,6 +27,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const LEARN: Duration = Duration::from_secs(2);
 /// The same before a call, after one that had no time left for it: nodes that are well answer at once.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long a node that goes by an earlier map is left to get the later one, at first.
+const BEHIND: Duration = Duration::from_millis(50);
 
 /// A map, and the part of it that counts here.
 pub(super) struct Placed {
@@ -235,6 +237,18 @@ impl<C: OfNode> Nodes<C> {
         if error.kind() == Kind::OutcomeUnknown {
             self.in_doubt.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Waits for a node that goes by an earlier map than this client, and has the later one in a moment; `false` where the call that
+    /// began then has no time for it.
+    pub(super) fn let_catch_up(&self, began: Instant, end: Instant) -> bool {
+        let now = self.now();
+        let pause = BEHIND.max(now.saturating_duration_since(began) / 4);
+        let has_time = now + pause < end;
+        if has_time {
+            self.options.machine.sleep(pause);
+        }
+        has_time
     }
 
     /// Time for one node, which another one may be asked for.

@@ -122,7 +122,7 @@ impl ClusterRing {
     /// does not answer, the outcomes of its fragments say so.
     pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Vec<Result<RingOutcome>> {
         let mut outcomes: Vec<Result<RingOutcome>> = frames.iter().map(|_| Err(too_few())).collect();
-        let (nodes, end) = (&self.inner.nodes, self.begin(NO_WAIT));
+        let (nodes, end, began) = (&self.inner.nodes, self.begin(NO_WAIT), self.inner.nodes.now());
         let mut places: Vec<usize> = (0..frames.len()).collect();
         loop {
             let (placed, limit) = (nodes.placed(), nodes.half(end));
@@ -139,11 +139,18 @@ impl ClusterRing {
             // A source that no table names is mostly a mistake, which is made again and again.
             let is_later = is_refused && nodes.learn(since, end) || is_unknown && nodes.learn_rarely(since, end);
             let (later, now) = (nodes.placed(), nodes.now());
+            // The node that refuses it goes by an earlier map than this client.
+            let is_behind = |at: usize| {
+                let node = || holder(&placed, at).and_then(|node| nodes.known(node));
+                let is_earlier = |ring: RingClient| (1..later.map.epoch()).contains(&ring.pool().epoch());
+                outcomes[at].as_ref().is_err_and(|error| error.kind() == Kind::Fenced) && node().is_some_and(is_earlier)
+            };
+            let waits = (0..frames.len()).any(is_behind) && nodes.let_catch_up(began, end);
             let goes_again = |at: &usize| {
                 let Err(error) = &outcomes[*at] else { return false };
                 let has_moved = is_later && holder(&placed, *at) != holder(&later, *at);
                 let may_move = may_be_elsewhere(error) || holder(&placed, *at).is_none();
-                has_moved && may_move || limit.leaves_time(now, error)
+                has_moved && may_move || limit.leaves_time(now, error) || waits && is_behind(*at)
             };
             places = (0..frames.len()).filter(goes_again).collect();
             if places.is_empty() {
