@@ -96,12 +96,7 @@ impl Limit {
 
     /// The server was not reached in its part of the time, and there is more.
     pub(crate) fn leaves_time(&self, now: Instant, error: &Error) -> bool {
-        error.is_unanswered() && self.is_left(now)
-    }
-
-    /// The part of a server is over, and there is more.
-    pub(crate) fn is_left(&self, now: Instant) -> bool {
-        self.reach <= now && now < self.end
+        error.is_unanswered() && self.reach <= now && now < self.end
     }
 
     /// Until when a connection is waited for that is begun now.

@@ -207,32 +207,33 @@ impl ClusterClient {
     /// the home while there is time.
     fn about_run<T>(&self, run: u64, call: impl Fn(&Client) -> Result<T>) -> Result<T> {
         let (nodes, end, began) = (&self.inner.nodes, self.begin(NO_WAIT), self.inner.nodes.now());
-        let ask = |id: u16| {
-            let (limit, mut epoch) = (nodes.half(end), u32::MAX);
+        let ask = |id: u16, limit: Limit| {
+            let mut epoch = u32::MAX;
             let answer = nodes.node_within(id, limit).and_then(|client| {
                 let answer = call(&client);
                 epoch = client.pool().epoch();
                 answer
             });
-            (answer, limit, epoch)
+            (answer, epoch)
         };
         let is_away = |answer: &Result<T>| answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable);
         loop {
             let placed = self.placed();
             let home = placed.keyspace.home(run, &run.to_be_bytes());
-            let (mut answer, limit, of_home) = ask(home);
+            // Once: others wait for it as well, and stop a run without it, which takes them most of the time of a call.
+            let (mut answer, of_home) = ask(home, Limit::once(nodes.now(), end));
             let is_unreached = answer.as_ref().is_err_and(|error| error.is_unanswered());
             for node in placed.nodes().filter(|node| node.id != home) {
                 if !is_away(&answer) {
                     break;
                 }
-                answer = ask(node.id).0;
+                answer = ask(node.id, nodes.half(end)).0;
             }
             // Another node's word is about a home that it does not reach either.
-            let goes_on = is_unreached && is_away(&answer) && limit.is_left(nodes.now());
+            let goes_on = is_unreached && is_away(&answer);
             let is_fenced = answer.as_ref().is_err_and(|error| error.kind() == Kind::Fenced);
             let is_behind = is_fenced && of_home < placed.map.epoch();
-            if !(goes_on || is_behind && nodes.let_catch_up(began, end)) {
+            if !((goes_on || is_behind) && nodes.let_catch_up(began, end)) {
                 return answer.inspect_err(|error| nodes.ended_with(error));
             }
         }

@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const LEARN: Duration = Duration::from_secs(2);
 /// The same before a call, after one that had no time left for it: nodes that are well answer at once.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a node that goes by an earlier map is left to get the later one, at first.
+/// How long a node is waited for that is away or goes by an earlier map, at first.
 const BEHIND: Duration = Duration::from_millis(50);
 
 /// A map, and the part of it that counts here.
@@ -239,8 +239,8 @@ impl<C: OfNode> Nodes<C> {
         }
     }
 
-    /// Waits for a node that goes by an earlier map than this client, and has the later one in a moment; `false` where the call that
-    /// began then has no time for it.
+    /// Waits for a node that is away, or goes by an earlier map than this client and has the later one in a moment; `false` where the
+    /// call that began then has no time for it.
     pub(super) fn let_catch_up(&self, began: Instant, end: Instant) -> bool {
         let now = self.now();
         let pause = BEHIND.max(now.saturating_duration_since(began) / 4);
