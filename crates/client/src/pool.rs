@@ -267,7 +267,11 @@ impl<'a> Calls<'a> {
                     self.pool.address
                 ))));
             }
-            let mut connection = self.pool.checkout(limit.reach, limit, repeat == Repeat::Never)?;
+            let free_by = match limit.reach == limit.end {
+                true => limit.end,
+                false => limit.connect_by(self.pool.machine().now()),
+            };
+            let mut connection = self.pool.checkout(free_by, limit, repeat == Repeat::Never)?;
             connection.begin(limit.end);
             let answer = make(&mut connection, retry.is_repeat());
             self.pool.give_back(connection);

@@ -80,8 +80,8 @@ impl Limit {
 
     /// The part of it that one of several addresses of a server has which are tried one after another.
     pub(crate) fn share(self, now: Instant, addresses: u32) -> Limit {
-        let end = now + (self.reach.saturating_duration_since(now) / addresses.max(1)).max(REACH_MIN);
-        self.and(Limit::new(end))
+        let reach = now + self.reach.saturating_duration_since(now) / addresses.max(1);
+        Limit { reach: self.reach.min(reach), ..self }
     }
 
     /// Without an end, once the server is reached.
@@ -293,8 +293,8 @@ mod tests {
         assert_eq!(half(now + REACH_MIN), Limit::new(now + REACH_MIN), "no parts of little");
         assert_eq!([0, 30, 3600].map(|end| (half(now + end * SECOND).reach - now).as_secs()), [0, 5, 450]);
         // Each of its addresses has a part, also of one try.
-        let share = |limit: Limit, all| (limit.share(now, all).end - now).as_millis();
-        assert_eq!((share(limit, 1), share(limit, 2), share(Limit::once(now, now + SECOND), 3)), (5000, 2500, 500));
+        let share = |limit: Limit, all| (limit.share(now, all).reach - now).as_millis();
+        assert_eq!((share(limit, 1), share(limit, 2), share(Limit::once(now, now + SECOND), 3)), (5000, 2500, 0));
     }
 
     #[test]

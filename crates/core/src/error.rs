@@ -208,7 +208,7 @@ impl Error {
         self.earlier_try_unknown
     }
 
-    /// The same error where no server has answered, and nothing was changed.
+    /// The same error where the server that it is of was not reached, or has changed nothing that counts.
     #[must_use]
     #[cold]
     pub fn of_no_answer(mut self) -> Error {
@@ -216,9 +216,10 @@ impl Error {
         self
     }
 
-    /// Whether no server has answered, and nothing was changed: there may have been none to ask. Only clients answer it.
+    /// Whether the server that it is of was not reached, or has changed nothing that counts, such as a lease that nobody got: the same
+    /// call may be made again. Only clients answer it.
     pub fn is_unanswered(&self) -> bool {
-        self.unanswered
+        self.unanswered && !self.earlier_try_unknown
     }
 
     /// What the caller can do next.

@@ -195,7 +195,7 @@ impl ClusterClient {
         let mut epochs = vec![0; puts.len()];
         let all = (0..puts.len()).map(|at| (at, routes[at].0));
         let checksum = |at: usize| apart(at).then(|| *checksums[at].get_or_init(|| crc32c(puts[at].1)));
-        self.put_parts(limit, all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome, epoch| {
+        self.put_parts(time.1, all, bytes >= BESIDE_BYTES, to_holder, checksum, |at, outcome, epoch| {
             (outcomes[at], epochs[at]) = (Some(outcome), epoch);
         });
         let was_taken: Vec<bool> =
@@ -216,7 +216,7 @@ impl ClusterClient {
             };
             let homes = told.iter().enumerate().map(|(place, (at, _))| (place, routes[*at].1));
             self.put_parts(
-                limit,
+                time.1,
                 homes,
                 told.len() >= BESIDE_FRAGMENTS,
                 to_home,
@@ -315,7 +315,7 @@ impl ClusterClient {
     /// Puts to several nodes, given by place and node.
     fn put_parts<'a>(
         &self,
-        limit: Limit,
+        end: Instant,
         places: impl Iterator<Item = (usize, u16)>,
         is_worth_it: bool,
         put: impl Fn(usize) -> (Key, &'a [u8], PutOptions<'a>) + Sync,
@@ -326,7 +326,8 @@ impl ClusterClient {
         places.for_each(|(at, node)| parts.entry(node).or_default().push(at));
         let put = |node: u16, places: &[usize]| {
             let part: Vec<_> = places.iter().map(|&at| put(at)).collect();
-            let client = self.inner.nodes.node_within(node, limit)?;
+            // One after another, each leaves time for the others.
+            let client = self.inner.nodes.node_within(node, self.inner.nodes.half(end))?;
             let answer = client.put_many_of(&part, |place| checksum(places[place]));
             answer.map(|part| (part, client.pool().epoch()))
         };
@@ -424,7 +425,8 @@ impl ClusterClient {
     /// Fragments as the nodes have them that hold them, by the look-up tables; each node is asked once, beside the others, in the time
     /// of the call that needs them. Without one, each part of several frames has a deadline of its own.
     pub(super) fn held(&self, limit: Option<Limit>, keys: &[Key]) -> Vec<AtHolder> {
-        let nodes = &self.inner.nodes;
+        // Nobody else can be asked.
+        let (nodes, limit) = (&self.inner.nodes, limit.map(|limit| Limit::new(limit.end)));
         if keys.iter().any(|key| self.holder(key).is_none()) {
             nodes.learn(nodes.epoch(), limit.map_or_else(|| self.begin(NO_WAIT), |limit| limit.end));
         }

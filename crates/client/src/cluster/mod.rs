@@ -174,9 +174,9 @@ impl ClusterClient {
             let (home, epoch) = (placed.home(self.schema(), primary), placed.map.epoch());
             let mut of_node = epoch;
             let answer = nodes.node_within(home, limit).and_then(|client| {
-                let answer = call(&client);
+                // Before: another thread's answer may bring a later one than that of this call.
                 of_node = client.pool().epoch();
-                answer
+                call(&client)
             });
             match answer {
                 // Fenced by a token, or by a map: only the map can be fetched again.
@@ -210,9 +210,8 @@ impl ClusterClient {
         let ask = |id: u16, limit: Limit| {
             let mut epoch = u32::MAX;
             let answer = nodes.node_within(id, limit).and_then(|client| {
-                let answer = call(&client);
                 epoch = client.pool().epoch();
-                answer
+                call(&client)
             });
             (answer, epoch)
         };

@@ -243,7 +243,8 @@ impl<C: OfNode> Nodes<C> {
     /// call that began then has no time for it.
     pub(super) fn let_catch_up(&self, began: Instant, end: Instant) -> bool {
         let now = self.now();
-        let pause = BEHIND.max(now.saturating_duration_since(began) / 4);
+        let left = end.saturating_duration_since(now);
+        let pause = (now.saturating_duration_since(began) / 4).min(left / 2).max(BEHIND);
         let has_time = now + pause < end;
         if has_time {
             self.options.machine.sleep(pause);
@@ -295,7 +296,7 @@ impl<C: OfNode> Nodes<C> {
         let node = placed.map.node(id).filter(|node| node.state != NodeState::Gone);
         let node = node.ok_or_else(|| Error::invalid(format!("node {id} is not in the cluster's map")))?;
         // Without the lock: a node that does not answer must not keep calls from the others.
-        let client = self.open(node, limit.and(Limit::new(self.options.end(Duration::ZERO))))?;
+        let client = self.open(node, limit)?;
         let mut clients = self.clients.lock();
         // By a later map, of which another thread has learnt meanwhile, the node may have another address: for this call only.
         Ok(if self.epoch() == placed.map.epoch() { clients.entry(id).or_insert(client).clone() } else { client })
@@ -431,9 +432,13 @@ impl<C: OfNode> Nodes<C> {
             for (node, answer) in nodes.into_iter().zip(asked) {
                 match answer {
                     Ok(answer) => answers.push(((node.id, node.name.clone()), answer)),
-                    // One that was answered first: only what was not is asked for again.
-                    Err(error) if failed.as_ref().is_none_or(Error::is_unanswered) => failed = Some(error),
-                    Err(_) => {}
+                    // First one whose outcome is unknown, then one that was answered: only what was not is asked for again.
+                    Err(error) => {
+                        let is_first = failed.as_ref().is_none_or(Error::is_unanswered);
+                        if is_first || error.kind() == Kind::OutcomeUnknown {
+                            failed = Some(error);
+                        }
+                    }
                 }
             }
             // By a later map a node that failed may be elsewhere, or gone.

@@ -4,6 +4,7 @@
 
 use super::ClusterClient;
 use crate::put::NO_WAIT;
+use crate::retry::Limit;
 use forebay_core::{
     ConflictInfo, DebugInfo, Error, HoldInfo, Inhibit, Kind, Ledger, LedgerBy, LedgerRow, Result, RunStatus,
     RunSummary, SourceStatus, Stats,
@@ -96,7 +97,7 @@ impl ClusterClient {
         let home = self.placed().keyspace.home(run, &run.to_be_bytes());
         // What is said of the run beside its account, its home says.
         let this = self.until(self.begin(NO_WAIT));
-        let limit = this.inner.nodes.half(this.begin(NO_WAIT));
+        let limit = Limit::new(this.begin(NO_WAIT));
         let mut whole = this.inner.nodes.node_within(home, limit)?.run_summary(run)?;
         let parts = this.of_run(run, |client| client.run_summary(run))?;
         whole.ledger = Ledger::default();

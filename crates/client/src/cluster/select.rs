@@ -111,10 +111,13 @@ impl ClusterClient {
             parts.entry(self.home(verdict.primary.as_bytes())).or_default().push(at);
         }
         let mut outcomes: Vec<Result<()>> = verdicts.iter().map(|_| Ok(())).collect();
-        let limit = Limit::new(self.begin(NO_WAIT));
+        let (nodes, end) = (&self.inner.nodes, self.begin(NO_WAIT));
+        let last = parts.keys().next_back().copied();
         let decide = |home: u16, places: &[usize]| {
             let part: Vec<Verdict> = places.iter().map(|&at| verdicts[at].clone()).collect();
-            self.inner.nodes.node_within(home, limit)?.decide(&part)
+            // One after another, each leaves time for the others.
+            let limit = if Some(home) == last { Limit::new(end) } else { nodes.half(end) };
+            nodes.node_within(home, limit)?.decide(&part)
         };
         for (places, answer) in self.inner.nodes.parts(parts, false, decide) {
             match answer {
