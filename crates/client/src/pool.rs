@@ -258,23 +258,21 @@ impl<'a> Calls<'a> {
         mut make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
         self.drive(repeat, wait, |retry| {
-            // A server that has left unseen would take what must not be sent twice, and never answer.
-            let limit = retry.limit();
-            // A part of a call may be left without time: its connection is still good.
-            if self.within.is_some() && self.pool.machine().now() >= limit.end {
-                return Err(Failure::Unsent(Error::unavailable(format!(
-                    "{}: no time was left to ask it",
-                    self.pool.address
-                ))));
-            }
-            let free_by = match limit.reach == limit.end {
-                true => limit.end,
-                false => limit.connect_by(self.pool.machine().now()),
+            let (pool, limit) = (self.pool, retry.limit());
+            let free_by = match self.within.map(|_| pool.machine().now()) {
+                None => limit.end,
+                // A part of a call may be left without time: its connection is still good.
+                Some(now) if now >= limit.end => {
+                    let what = format!("{}: no time was left to ask it", pool.address);
+                    return Err(Failure::Unsent(Error::unavailable(what)));
+                }
+                Some(now) => limit.connect_by(now),
             };
-            let mut connection = self.pool.checkout(free_by, limit, repeat == Repeat::Never)?;
+            // A server that has left unseen would take what must not be sent twice, and never answer.
+            let mut connection = pool.checkout(free_by, limit, repeat == Repeat::Never)?;
             connection.begin(limit.end);
             let answer = make(&mut connection, retry.is_repeat());
-            self.pool.give_back(connection);
+            pool.give_back(connection);
             answer
         })
     }

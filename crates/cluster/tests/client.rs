@@ -186,6 +186,33 @@ fn a_node_that_goes_by_an_earlier_map_is_waited_for() {
     });
 }
 
+/// Nothing listens there for more than half of the time of a call, and the client has no connection from before.
+#[test]
+fn a_node_that_comes_back_within_the_deadline_is_reached() {
+    let mut cluster = Cluster::new();
+    let first = connect(&cluster);
+    first.run_open(RUN, &keyspace().run).unwrap();
+    fill(&first, RUN);
+    let map = cluster.map.keyspace("events").unwrap();
+    let is_away = |key: &&Key| map.home(RUN, first.schema().primary_of(key).as_bytes()) == 3;
+    let key = *keys(RUN).iter().find(is_away).unwrap();
+    cluster.stop(3);
+    let client = connect_for(&cluster, 14);
+    std::thread::scope(|scope| {
+        let calls = [
+            scope.spawn(|| assert!(client.get(&key).unwrap().is_some())),
+            scope.spawn(|| {
+                let outcome = client.put(&key, key.as_bytes(), &PutOptions::default());
+                assert_eq!(outcome.unwrap(), PutOutcome::Duplicate);
+            }),
+            scope.spawn(|| assert_eq!(client.ledger(RUN).unwrap().stored.fragments, 2 * EVENTS)),
+        ];
+        std::thread::sleep(Duration::from_secs(8));
+        cluster.start(3);
+        calls.into_iter().for_each(|call| call.join().unwrap());
+    });
+}
+
 #[test]
 fn a_client_hears_of_a_node_that_its_map_does_not_have() {
     let cluster = Cluster::new();

@@ -116,7 +116,7 @@ fn held_only((holder, home): (u16, u16), error: Error) -> Error {
     Error::new(kind, what).with_source(error)
 }
 
-/// Whether a put is over with this, whoever has its bytes.
+/// Whether this ends a put, wherever its bytes are.
 fn is_final(error: &Error) -> bool {
     matches!(error.kind(), Kind::Conflict | Kind::Invalid)
 }
@@ -286,7 +286,9 @@ impl ClusterClient {
         let again: Vec<_> = tried.iter().filter(|one| goes_again(one)).map(|one| one.put).collect();
         let mut by_later = if again.is_empty() { Vec::new() } else { self.put_many_in(time, &again) }.into_iter();
         let outcome = |one: Tried<'_>| {
-            one.answer.as_ref().err().into_iter().for_each(|error| self.inner.nodes.ended_with(error));
+            if let Err(error) = &one.answer {
+                self.inner.nodes.ended_with(error);
+            }
             let (is_again, is_doubtful) = (goes_again(&one), is_doubtful(&one));
             let Tried { route, was_taken, epoch, answer, .. } = one;
             let answer = if is_again {

@@ -142,7 +142,7 @@ pub(super) struct Nodes<C> {
     contact: Option<Contact>,
     /// When the map was fetched last without a call that had failed.
     tried: Mutex<Option<Instant>>,
-    /// A later map was looked for in vain, for want of time or of nodes that answer.
+    /// A later map was looked for in vain, for want of time or of nodes that answer; or nobody knows what came of a call.
     in_doubt: AtomicBool,
     /// A part of a call has not been answered: parts of calls do not wait for each other.
     is_troubled: AtomicBool,

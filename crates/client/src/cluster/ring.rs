@@ -131,9 +131,11 @@ impl ClusterRing {
                 |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
             let (mut is_refused, mut is_unknown) = (false, false);
             for (at, outcome) in outcomes.iter().enumerate() {
-                is_refused |= outcome.as_ref().is_err_and(may_be_elsewhere);
-                is_unknown |= outcome.is_err() && holder(&placed, at).is_none();
-                outcome.as_ref().err().into_iter().for_each(|error| nodes.ended_with(error));
+                if let Err(error) = outcome {
+                    is_refused |= may_be_elsewhere(error);
+                    is_unknown |= holder(&placed, at).is_none();
+                    nodes.ended_with(error);
+                }
             }
             let since = placed.map.epoch();
             // A source that no table names is mostly a mistake, which is made again and again.
