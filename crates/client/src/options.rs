@@ -33,9 +33,8 @@ pub struct Options {
     /// What it calls itself, for the server's logs and lists of holders.
     pub name: String,
     /// Time for a call, with its repeats and all nodes of a cluster that it goes to. What a call itself asks to wait comes on top. Each
-    /// part of many frames that are read has it (`get_many`, ranges, windows of a ring), each node where a pin of a ring is moved,
-    /// each address when a cluster is connected to, and
-    /// taking back what was done in part (leases whose bytes cannot be read, pins).
+    /// part of many frames that are read has it (`get_many`, ranges, windows of a ring), each node where a pin of a ring is moved, each
+    /// address of a cluster that is connected to, and taking back what was done in part (leases whose bytes cannot be read, pins).
     pub deadline: Duration,
     /// Time for one connection to be made.
     pub connect_deadline: Duration,

@@ -138,7 +138,7 @@ impl ClusterClient {
             return self.put_many(&[(*key, value, *options)])?.pop().ok_or_else(too_few)?;
         }
         let time = self.time_of_put(options.deadline.unwrap_or_default());
-        let (home, limit) = (placed.home(self.schema(), self.name_of(key)), self.inner.nodes.half(time.1));
+        let (home, limit) = (placed.home(self.schema(), self.name_of(key)), self.inner.nodes.half_from(time.0, time.1));
         let mut epoch = 0;
         let answer = self.inner.nodes.node_within(home, limit).and_then(|client| {
             let answer = client.put(key, value, options);
@@ -174,8 +174,8 @@ impl ClusterClient {
 
     /// When a put began that begins now, and when it must be over.
     fn time_of_put(&self, wait: Duration) -> (Instant, Instant) {
-        let end = self.begin(wait);
-        (self.inner.nodes.now(), end)
+        let now = self.inner.nodes.now();
+        (now, self.begin_at(now, wait))
     }
 
     fn put_many_in(&self, time: (Instant, Instant), puts: &[(Key, &[u8], PutOptions<'_>)]) -> Vec<Result<PutOutcome>> {

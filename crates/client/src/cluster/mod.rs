@@ -147,7 +147,12 @@ impl ClusterClient {
 
     /// When a call must be over that begins now, or the one that it is a part of.
     fn begin(&self, wait: Duration) -> Instant {
-        let own = self.inner.nodes.begin(wait);
+        self.begin_at(self.inner.nodes.now(), wait)
+    }
+
+    /// The same where it is known what time it is.
+    fn begin_at(&self, now: Instant, wait: Duration) -> Instant {
+        let own = self.inner.nodes.begin(now, wait);
         self.end.map_or(own, |end| end.min(own))
     }
 
@@ -168,9 +173,11 @@ impl ClusterClient {
 
     /// Makes a call about one event at its home; again where that is another one by a later map, or was not reached in time.
     fn at_home<T>(&self, primary: &[u8], call: impl Fn(&Client) -> Result<T>) -> Result<T> {
-        let (nodes, end, began) = (&self.inner.nodes, self.begin(NO_WAIT), self.inner.nodes.now());
+        let nodes = &self.inner.nodes;
+        let began = nodes.now();
+        let (end, mut now) = (self.begin_at(began, NO_WAIT), began);
         loop {
-            let (placed, limit) = (self.placed(), nodes.half(end));
+            let (placed, limit) = (self.placed(), nodes.half_from(now, end));
             let (home, epoch) = (placed.home(self.schema(), primary), placed.map.epoch());
             let mut of_node = epoch;
             let answer = nodes.node_within(home, limit).and_then(|client| {
@@ -189,6 +196,7 @@ impl ClusterClient {
                     {
                         return Err(error);
                     }
+                    now = nodes.now();
                 }
                 answer => return answer.inspect_err(|error| nodes.ended_with(error)),
             }

@@ -224,10 +224,10 @@ impl<C: OfNode> Nodes<C> {
 
     /// When a call must be over that begins now and itself waits so long; before it, a later map is looked for if one was looked for in
     /// vain before.
-    pub(super) fn begin(&self, wait: Duration) -> Instant {
-        let end = self.options.end(wait);
+    pub(super) fn begin(&self, now: Instant, wait: Duration) -> Instant {
+        let end = self.options.end_after(now, wait);
         if self.in_doubt.load(Ordering::Relaxed) {
-            self.learn_rarely(self.epoch(), end.min(self.now() + LOOK));
+            self.learn_rarely(self.epoch(), end.min(now + LOOK));
         }
         end
     }
@@ -254,7 +254,12 @@ impl<C: OfNode> Nodes<C> {
 
     /// Time for one node, which another one may be asked for.
     pub(super) fn half(&self, end: Instant) -> Limit {
-        Limit::half(self.now(), end, self.options.deadline)
+        self.half_from(self.now(), end)
+    }
+
+    /// The same from this moment on.
+    pub(super) fn half_from(&self, now: Instant, end: Instant) -> Limit {
+        Limit::half(now, end, self.options.deadline)
     }
 
     /// Free connections are closed, further calls answer `Closed`.

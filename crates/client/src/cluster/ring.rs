@@ -213,7 +213,7 @@ impl ClusterRing {
 
     /// When a call must be over that begins now and itself waits so long.
     fn begin(&self, wait: Duration) -> Instant {
-        self.inner.nodes.begin(wait)
+        self.inner.nodes.begin(self.inner.nodes.now(), wait)
     }
 
     /// Makes a call at every node that has the ring, also at those of a map that is later than the client's.

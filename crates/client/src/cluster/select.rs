@@ -27,8 +27,8 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::get_any`], with the name of the node, where no other one had any.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
-        let call_end = self.begin(request.wait);
-        let end = self.inner.nodes.now() + request.wait;
+        let now = self.inner.nodes.now();
+        let (call_end, end) = (self.begin_at(now, request.wait), now + request.wait);
         self.inner.nodes.catch_up(call_end);
         let mut leases: Vec<Lease> = Vec::new();
         let (mut failed, mut hops) = (BTreeMap::<u16, Error>::new(), 0);
