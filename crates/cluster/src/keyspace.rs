@@ -5,7 +5,7 @@ use crate::orders::{Seen, carry_out, run_of};
 use forebay_client::AsyncClient;
 use forebay_core::map::{ClusterMap, KeyspaceMap, NodeState};
 use forebay_core::{Error, Kind, Result};
-use forebay_store::Store;
+use forebay_store::{RUN_OPENS, Store};
 use forebay_wire::Control;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -13,12 +13,15 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// Makes the client of another node, whose calls end within this time.
 pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Result<AsyncClient> + Send + Sync>;
 
 /// How long an order waits for a node.
 const ORDER: Duration = Duration::from_secs(2);
+const _: () =
+    assert!(ORDER.as_millis() < RUN_OPENS.as_millis(), "a put waits for a run's home that looks for dead nodes");
 /// How long what a client asked for waits for the home of a run, which waits for the others.
 pub(crate) const FORWARDED: Duration = Duration::from_secs(5);
 /// How long an order waits behind others at the home, such as a close: who forwarded it still hears that it was not begun.
@@ -57,7 +60,7 @@ pub(crate) struct Keyspace {
     /// Orders that went out in this life.
     count: AtomicU64,
     pub(crate) peers: Mutex<BTreeMap<u16, Arc<Peer>>>,
-    seen: tokio::sync::Mutex<Seen>,
+    seen: Arc<tokio::sync::Mutex<Seen>>,
     /// Runs that puts wait for.
     pub(crate) wanted: Wanted,
     /// Something is to be told about what is held here, or elsewhere.
@@ -74,7 +77,7 @@ impl Keyspace {
             turn: tokio::sync::Mutex::default(),
             count: AtomicU64::new(0),
             peers: Mutex::default(),
-            seen: tokio::sync::Mutex::default(),
+            seen: Arc::default(),
             wanted: Wanted::default(),
             stirred: Arc::default(),
             connect,
@@ -131,10 +134,15 @@ impl Keyspace {
         self.peers.lock().values().cloned().collect()
     }
 
-    /// Adopts the latest map of the nodes in contact.
-    async fn hear_of_maps(&self) -> Result<()> {
-        for peer in self.all_peers().into_iter().filter(|peer| peer.away().is_none()) {
-            match self.learn(&peer).await {
+    /// Adopts the latest map of the nodes in contact. All are asked at once: each that does not answer takes as long as an order.
+    async fn hear_of_maps(self: &Arc<Keyspace>) -> Result<()> {
+        let reached = self.all_peers().into_iter().filter(|peer| peer.away().is_none());
+        let learn = |peer: Arc<Peer>| {
+            let keyspace = self.clone();
+            async move { (peer.clone(), keyspace.learn(&peer).await) }
+        };
+        for (peer, learnt) in reached.map(learn).collect::<JoinSet<_>>().join_all().await {
+            match learnt {
                 Ok(_) => {}
                 // It is away, which its next order finds.
                 Err(error) if error.kind() == Kind::Unavailable => peer.falls_behind(error.message(), true),
@@ -149,11 +157,14 @@ impl Keyspace {
     /// # Errors
     /// `Fenced` for a lower epoch; those of the adoption; `Unavailable` where the node does not answer.
     pub(crate) async fn agree(&self, node: u16, epoch: u32) -> Result<()> {
+        if epoch > self.store.epoch() {
+            self.learn(&*self.peer(node)?).await?;
+        }
         let own = self.store.epoch();
         if epoch < own {
             return Err(Error::fenced(format!("node {node} goes by epoch {epoch} of the map, and this one by {own}")));
         }
-        if epoch > own { self.learn(&*self.peer(node)?).await.map(drop) } else { Ok(()) }
+        Ok(())
     }
 
     /// Asks another node for its map, and adopts it if it is a later one; `true` if it was.
@@ -169,7 +180,11 @@ impl Keyspace {
         }
         can_keep(&map, &self.store)?;
         let later = map.clone();
-        self.here(move |store| store.adopt_map(&later)).await?;
+        match self.here(move |store| store.adopt_map(&later)).await {
+            // Another one came first, and is later still.
+            Err(error) if error.kind() == Kind::Fenced => return Ok(false),
+            adopted => adopted.map(drop)?,
+        }
         self.meet()?;
         tracing::info!(epoch = map.epoch(), from = peer.node, "goes by a later map");
         Ok(true)
@@ -248,7 +263,7 @@ impl Keyspace {
 
     /// A run is stopped although its home is away: here, and on every node in contact. A stop is final, so that no order of the home
     /// can contradict it; the home stops the run when it is back (`catch_up.rs`).
-    async fn stop_without_home(&self, signed: &str, order: &Control) -> Result<Vec<u8>> {
+    async fn stop_without_home(self: &Arc<Keyspace>, signed: &str, order: &Control) -> Result<Vec<u8>> {
         let _one_after_another = self.in_turn().await?;
         let answer = self.here_as(signed, order).await?;
         self.have_done(signed, order).await;
@@ -321,7 +336,7 @@ impl Keyspace {
     }
 
     /// What this node did as a home the others do as well.
-    pub(crate) async fn have_done(&self, signed: &str, order: &Control) {
+    pub(crate) async fn have_done(self: &Arc<Keyspace>, signed: &str, order: &Control) {
         for (peer, told) in self.tell_all(signed, order).await {
             if let Err(error) = told {
                 let order = order.call().name();
@@ -330,30 +345,14 @@ impl Keyspace {
         }
     }
 
-    /// Tells every other node at once; those that are behind are told later, with all that they lack.
-    pub(crate) async fn tell_all(&self, signed: &str, order: &Control) -> Vec<(Arc<Peer>, Result<()>)> {
-        let mut told = Vec::new();
-        // Polled together, in one task: an order that is dropped is dropped for all.
-        let mut under_way: Vec<_> = self
-            .all_peers()
-            .into_iter()
-            .map(|peer| {
-                let telling = peer.clone();
-                (peer, Box::pin(async move { self.tell(&telling, signed, order).await }))
-            })
-            .collect();
-        std::future::poll_fn(|context| {
-            under_way.retain_mut(|(peer, telling)| match telling.as_mut().poll(context) {
-                std::task::Poll::Ready(answer) => {
-                    told.push((peer.clone(), answer));
-                    false
-                }
-                std::task::Poll::Pending => true,
-            });
-            if under_way.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
-        told
+    /// Tells every other node at once; those that are behind are told later, with all that they lack. Where it is dropped, it is
+    /// dropped for all.
+    pub(crate) async fn tell_all(self: &Arc<Keyspace>, signed: &str, order: &Control) -> Vec<(Arc<Peer>, Result<()>)> {
+        let tell = |peer: Arc<Peer>| {
+            let (keyspace, signed, order) = (self.clone(), signed.to_owned(), order.clone());
+            async move { (peer.clone(), keyspace.tell(&peer, &signed, &order).await) }
+        };
+        self.all_peers().into_iter().map(tell).collect::<JoinSet<_>>().join_all().await
     }
 
     async fn tell(&self, peer: &Peer, signed: &str, order: &Control) -> Result<()> {
@@ -406,10 +405,15 @@ impl Keyspace {
                 "the home of run {run} is node {home}, and node {node} gives an order about it"
             )));
         }
-        // Held while it is done: the next one of this home comes after it.
-        let mut seen = self.seen.lock().await;
+        let mut seen = self.seen.clone().lock_owned().await;
         seen.take(node, number)?;
-        self.here_as(signed, &order).await
+        let signed = signed.to_owned();
+        let work = move |store: &Store| {
+            // Until it is done, also where nobody waits for that any more: the next one of this home comes after it.
+            let _seen = seen;
+            carry_out(store, &signed, &order)
+        };
+        self.here(work).await
     }
 }
 
@@ -474,20 +478,89 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_client::Options;
+    use forebay_core::map::{Change, Hex128, Node};
     use forebay_store::Config;
     use forebay_testkit::media::SimMedium;
+    use std::task::Poll;
+
+    fn store() -> Store {
+        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
+        let schema = forebay_core::Keyspace::events("events", 1);
+        Store::create_on(SimMedium::new(config.hot_bytes), &schema, config).unwrap()
+    }
+
+    /// The store in a map with other nodes, none of which is there.
+    fn alone_of(nodes: u16) -> Arc<Keyspace> {
+        let store = store();
+        let node = |id: u16| Node {
+            id,
+            name: format!("n{id}"),
+            at: vec![format!("unix:/nobody/n{id}")],
+            domain: String::new(),
+            holds: if id == 1 { store.holding() } else { (Hex128(u128::from(id)), 0) },
+            state: NodeState::Active,
+        };
+        let map = ClusterMap::new(Hex128(7), (1..=nodes).map(node).collect()).unwrap();
+        let keyspace = Change::Keyspace { name: "events".into(), copies: 1, copies_min: 1, block: 6 };
+        store.adopt_map(&Arc::new(map.next_map(&keyspace).unwrap())).unwrap();
+        let schema = store.keyspace().clone();
+        let connect = move |node: &Node, deadline| {
+            AsyncClient::lazy(&node.at[0], schema.clone(), Options { deadline, ..Options::default() })
+        };
+        let keyspace = Arc::new(Keyspace::new(store, Arc::new(connect), false));
+        keyspace.meet().unwrap();
+        // As if they had been there until now.
+        keyspace.all_peers().iter().for_each(|peer| assert!(peer.is_up(0)));
+        keyspace
+    }
+
+    fn opens(keyspace: &Keyspace, run: u64) -> Control {
+        let schema = keyspace.store.keyspace();
+        Control::RunOpen { run, config: schema.run.to_toml(&schema.schema).unwrap() }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_order_waits_for_others_no_longer_than_its_sender() {
-        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
-        let schema = forebay_core::Keyspace::events("events", 1);
-        let store = Store::create_on(SimMedium::new(config.hot_bytes), &schema, config).unwrap();
         let none: Connect = Arc::new(|_, _| Err(Error::internal("no other nodes")));
-        let keyspace = Keyspace::new(store, none, true);
+        let keyspace = Keyspace::new(store(), none, true);
         let under_way = keyspace.in_turn().await.unwrap();
         let error = tokio::time::timeout(FORWARDED, keyspace.in_turn()).await.unwrap().unwrap_err();
         assert!(error.kind() == Kind::Unavailable && error.message().contains("not done"), "{error}");
         drop(under_way);
         assert!(keyspace.in_turn().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_opens_in_time_where_many_nodes_have_just_died() {
+        let keyspace = alone_of(12);
+        let run = (1..).find(|run| keyspace.home_of(*run).unwrap() == 1).unwrap();
+        let opened = keyspace.as_home("operator", opens(&keyspace, run));
+        tokio::time::timeout(RUN_OPENS, opened).await.expect("as long as one of them takes").unwrap();
+        assert!(keyspace.all_peers().iter().all(|peer| peer.away().is_some()));
+    }
+
+    #[test]
+    fn an_order_is_under_way_until_it_is_done_also_if_nobody_waits_for_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let keyspace = alone_of(2);
+            let run = (1..).find(|run| keyspace.home_of(*run).unwrap() == 2).unwrap();
+            let (goes_on, waits) = std::sync::mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || waits.recv());
+            let mut earlier = Box::pin(keyspace.obey(2, (1, 1), "operator", opens(&keyspace, run)));
+            assert!(std::future::poll_fn(|context| Poll::Ready(earlier.as_mut().poll(context))).await.is_pending());
+            // Its connection is gone, and the later one's order comes.
+            drop(earlier);
+            let mut later = Box::pin(keyspace.obey(2, (1, 2), "operator", Control::RunStop { run }));
+            assert!(std::future::poll_fn(|context| Poll::Ready(later.as_mut().poll(context))).await.is_pending());
+            assert!(keyspace.store.run_words(run).is_err(), "none of them has been done yet");
+            // The later one waits for the earlier one, not for a thread.
+            drop(later);
+            assert!(keyspace.seen.try_lock().is_err());
+            goes_on.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            keyspace.obey(2, (1, 3), "operator", Control::RunStop { run }).await.unwrap();
+        });
     }
 }

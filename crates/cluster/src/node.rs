@@ -282,7 +282,7 @@ impl Inner {
 
     /// Opens runs that events of this node are of, and keeps the others up.
     async fn work(self: Arc<Inner>, mut wanted: mpsc::Receiver<(String, u64)>) {
-        let mut telling = JoinSet::new();
+        let (mut telling, mut opening) = (JoinSet::new(), JoinSet::new());
         for keyspace in self.keyspaces.values() {
             telling.spawn(keyspace.clone().go_on_telling());
             telling.spawn(keyspace.clone().go_on_judging());
@@ -292,10 +292,13 @@ impl Inner {
             // In this order: a simulation draws nothing that its seed does not say.
             tokio::select! {
                 biased;
-                asked = wanted.recv() => match asked {
-                    Some((name, run)) => self.open_wanted(&name, run).await,
-                    None => return,
-                },
+                asked = wanted.recv(), if opening.len() < WANTED_MAX => {
+                    let Some((name, run)) = asked else { return };
+                    let inner = self.clone();
+                    // Apart: a home that is down must not keep those of other runs from opening them.
+                    opening.spawn(async move { inner.open_wanted(&name, run).await });
+                }
+                Some(_) = opening.join_next() => {}
                 () = self.soon.notified() => next = Instant::now(),
                 () = tokio::time::sleep_until(next) => {
                     next = Instant::now() + TRY_AGAIN;

@@ -8,6 +8,7 @@ use common::{Cluster, NODES, eventually, keyspace};
 use forebay_client::{Client, Options};
 use forebay_core::{Kind, PutOptions, PutOutcome, RunState, Source};
 use forebay_store::Store;
+use std::time::Duration;
 
 fn state(store: &Store, run: u64) -> Option<RunState> {
     store.runs().iter().find(|known| known.run == run).map(|known| known.state)
@@ -122,6 +123,31 @@ fn a_run_begins_with_its_first_event_on_any_node() {
         assert_eq!(put(&client, run, event, 0).unwrap(), PutOutcome::Stored, "node {id}");
     }
     all_are(&cluster, run, RunState::Open);
+}
+
+#[test]
+fn a_home_that_is_down_keeps_no_run_of_another_from_opening() {
+    let mut cluster = Cluster::new();
+    let (here, down) = (1, 2);
+    let mut runs = (1..).filter(|&run| cluster.home_of(run) == down);
+    let (first, second) = (runs.next().unwrap(), runs.next().unwrap());
+    let other = (1..).find(|&run| cluster.home_of(run) == 3).unwrap();
+    cluster.stop(down);
+    let into = &|run| {
+        let store = cluster.store(here);
+        let schema = keyspace().schema;
+        let event = schema.values(cluster.events_at(here, run, 1)[0].as_bytes())[1];
+        let key = schema.key(&[run, event, 0]).unwrap();
+        // At once, but for the time in which a run's home opens it.
+        store.put(&key, b"bytes", &PutOptions { deadline: Some(Duration::ZERO), ..PutOptions::default() })
+    };
+    // Node 1 asks the dead one for both, longer than these puts wait.
+    std::thread::scope(|scope| {
+        for put in [first, second].map(|run| scope.spawn(move || into(run))) {
+            assert_eq!(put.join().unwrap().unwrap_err().kind(), Kind::Unavailable);
+        }
+    });
+    assert_eq!(into(other).unwrap(), PutOutcome::Stored);
 }
 
 #[test]

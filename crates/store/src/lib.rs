@@ -59,7 +59,7 @@ pub use forebay_core::{
 pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
 pub use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 pub use fragment::{Event, Fragment, Sample};
-pub use runs::RunHome;
+pub use runs::{RUN_OPENS, RunHome};
 pub use store::Store;
 pub use upkeep::InhibitWatch;
 

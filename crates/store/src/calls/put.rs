@@ -17,7 +17,7 @@ use crate::engine::{Engine, closed};
 use crate::events::{Flag, Incident, IncidentKind, State, Word};
 use crate::placement::RecordHead;
 use crate::shards::{Shard, ShardGuard};
-use crate::{PutOptions, PutOutcome, Reservation, Store};
+use crate::{PutOptions, PutOutcome, RUN_OPENS, Reservation, Store};
 use forebay_core::map::Role;
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Key, Kind, Level, LiveState, Report, Result, Tally, check_sent_as};
@@ -77,9 +77,6 @@ pub(super) enum Again {
     /// The run is being closed, and may stay what it is.
     Closing(u64),
 }
-
-/// How long the home of a run has to open it for a put of a shorter deadline.
-const RUN_OPENS: Duration = Duration::from_secs(2);
 
 /// A claim, or why it must be tried again.
 type Tried = std::result::Result<Claim, Again>;

@@ -1,6 +1,10 @@
 //! The homes of runs, as a node of a cluster knows them.
 
 use forebay_core::Result;
+use std::time::Duration;
+
+/// How long the home of a run has to open it for a put of a shorter deadline: longer than it looks for nodes that have just died.
+pub const RUN_OPENS: Duration = Duration::from_millis(2500);
 
 /// Where a node asks for runs that it does not know: their home opens them, on every node.
 pub trait RunHome: Send + Sync {

@@ -14,7 +14,7 @@ mod time;
 mod watched;
 
 pub(crate) use hold::Hold;
-pub use home::RunHome;
+pub use home::{RUN_OPENS, RunHome};
 pub(crate) use mask::{MaskChange, apply_mask};
 pub(crate) use prescale::PrescaleChange;
 pub(crate) use producer::{Counts, KnownProducer};
