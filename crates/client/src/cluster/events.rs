@@ -330,12 +330,17 @@ impl ClusterClient {
             let part: Vec<_> = places.iter().map(|&at| put(at)).collect();
             // One after another, each leaves time for the others.
             let client = self.inner.nodes.node_within(node, self.inner.nodes.half(end))?;
+            // Another thread's answer may bring a later one than that of this call: one that refuses went by that before it.
+            let before = client.pool().epoch();
             let answer = client.put_many_of(&part, |place| checksum(places[place]));
-            answer.map(|part| (part, client.pool().epoch()))
+            answer.map(|part| (part, before, client.pool().epoch()))
         };
         for (places, answer) in self.inner.nodes.parts(parts, is_worth_it, put) {
             match answer {
-                Ok((part, epoch)) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome, epoch)),
+                Ok((part, before, epoch)) => places.into_iter().zip(part).for_each(|(at, outcome)| {
+                    let epoch = if outcome.is_err() { before } else { epoch };
+                    seen(at, outcome, epoch);
+                }),
                 Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()), 0)),
             }
         }

@@ -123,10 +123,12 @@ impl ClusterRing {
     pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Vec<Result<RingOutcome>> {
         let mut outcomes: Vec<Result<RingOutcome>> = frames.iter().map(|_| Err(too_few())).collect();
         let (nodes, end, began) = (&self.inner.nodes, self.begin(NO_WAIT), self.inner.nodes.now());
+        // By which each node went before its answer.
+        let mut epochs = vec![0; frames.len()];
         let mut places: Vec<usize> = (0..frames.len()).collect();
         loop {
             let (placed, limit) = (nodes.placed(), nodes.half(end));
-            self.put_by(&placed, limit, frames, places.drain(..), &mut outcomes);
+            self.put_by(&placed, limit, frames, places.drain(..), (&mut outcomes, &mut epochs));
             let holder =
                 |placed: &Placed, at: usize| placed.ring_holder(&frames[at].source, frames[at].options.run).ok();
             let (mut is_refused, mut is_unknown) = (false, false);
@@ -143,9 +145,7 @@ impl ClusterRing {
             let (later, now) = (nodes.placed(), nodes.now());
             // The node that refuses it goes by an earlier map than this client.
             let is_behind = |at: usize| {
-                let node = || holder(&placed, at).and_then(|node| nodes.known(node));
-                let is_earlier = |ring: RingClient| (1..later.map.epoch()).contains(&ring.pool().epoch());
-                outcomes[at].as_ref().is_err_and(|error| error.kind() == Kind::Fenced) && node().is_some_and(is_earlier)
+                outcomes[at].as_ref().is_err_and(|error| error.kind() == Kind::Fenced) && epochs[at] < later.map.epoch()
             };
             let waits = (0..frames.len()).any(is_behind) && nodes.let_catch_up(began, end);
             let goes_again = |at: &usize| {
@@ -167,7 +167,7 @@ impl ClusterRing {
         limit: Limit,
         frames: &[RingFrame<'_>],
         places: impl IntoIterator<Item = usize>,
-        outcomes: &mut [Result<RingOutcome>],
+        (outcomes, epochs): (&mut [Result<RingOutcome>], &mut [u32]),
     ) {
         let mut parts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for at in places {
@@ -178,7 +178,10 @@ impl ClusterRing {
         }
         let put = |node: u16, places: &[usize]| {
             let of_node: Vec<RingFrame<'_>> = places.iter().map(|at| frames[*at]).collect();
-            self.inner.nodes.node_within(node, limit)?.put_many(&of_node)
+            let ring = self.inner.nodes.node_within(node, limit)?;
+            // Another thread's answer may bring a later one than that of this call.
+            let epoch = ring.pool().epoch();
+            Ok((ring.put_many(&of_node)?, epoch))
         };
         let bytes: usize = frames.iter().map(|frame| frame.value.len()).sum();
         let mut seen = |at: usize, outcome: Result<RingOutcome>| {
@@ -188,7 +191,10 @@ impl ClusterRing {
         };
         for (places, answer) in self.inner.nodes.parts(parts, bytes >= BESIDE_BYTES, put) {
             match answer {
-                Ok(part) => places.into_iter().zip(part).for_each(|(at, outcome)| seen(at, outcome)),
+                Ok((part, epoch)) => places.into_iter().zip(part).for_each(|(at, outcome)| {
+                    epochs[at] = epoch;
+                    seen(at, outcome);
+                }),
                 Err(error) => places.into_iter().for_each(|at| seen(at, Err(error.again()))),
             }
         }
