@@ -6,7 +6,7 @@ use crate::clients::{Clients, Order};
 use crate::net::Place;
 use crate::process::wait;
 use crate::route;
-use crate::verify::{verify, verify_quiet};
+use crate::verify::{verify, verify_quiet, verify_unclosed};
 use crate::work::{key, random, said};
 use crate::world::{CALL, CALM, SOURCES, World, during};
 use forebay_core::map::ClusterMap;
@@ -90,6 +90,7 @@ pub(crate) fn operate(world: &Rc<World>) {
                 Err(error) if stopped.elapsed() > CLOSE => {
                     world.check(Err(format!("run {run} cannot be closed: {error}")));
                 }
+                Err(error) if error.kind() == Kind::Unavailable => verify_unclosed(world, run, &error),
                 Err(_) => {}
             }
             wait(sleep(Duration::from_secs(1)));

@@ -6,8 +6,8 @@ use crate::net::Place;
 use crate::node::Life;
 use crate::work::key;
 use crate::world::{CALM, SOURCES, World};
-use forebay_core::{Elsewhere, Level, Sources, Tally};
-use forebay_store::RunState;
+use forebay_core::{Elsewhere, Error, Level, Sources, Tally};
+use forebay_store::{RunState, RunStatus};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -53,6 +53,15 @@ fn verify_map(world: &World, place: Place, life: &Life) -> Result<(), String> {
             let [written, adopted] = [written, adopted.map(|(map, _)| map)].map(|map| map.map(|map| map.epoch()));
             Err(format!("a map of epoch {adopted:?} after {before}; the last one that was written has {written:?}"))
         }
+    }
+}
+
+/// A run that was just not closed is closed nowhere, unless a fault came in between.
+pub(crate) fn verify_unclosed(world: &World, run: u64, refused: &Error) {
+    let is_closed = |status: &RunStatus| status.run == run && status.state == RunState::Closed;
+    let closed = world.lives().into_iter().find(|(_, life)| life.store.runs().iter().any(is_closed));
+    if let Some((place, _)) = closed.filter(|_| world.calm() > CALM) {
+        world.check(Err(format!("run {run}: its close was refused, and node {place} has closed it: {refused}")));
     }
 }
 
