@@ -16,7 +16,15 @@ impl Keyspace {
         if peer.trouble().is_none() {
             return Ok(false);
         }
+        let was_away = peer.away().is_some();
         let _in_order = peer.turn.lock().await;
+        // Another one has told it meanwhile, or has found it away.
+        if peer.trouble().is_none() {
+            return Ok(false);
+        }
+        if !was_away {
+            peer.misses_if_away()?;
+        }
         // Read before what it is told: an order that it misses meanwhile is told by the next round.
         let mut missed = peer.missed();
         loop {

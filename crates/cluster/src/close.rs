@@ -9,7 +9,7 @@
 //! ends there too. A node that is opened again in between takes puts until then. A home that dies in between tells the others
 //! when it is back.
 
-use crate::keyspace::{FORWARDED, Keyspace, Peer};
+use crate::keyspace::{FORWARDED, Keyspace, Peer, is_silence};
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Kind, Result};
 use forebay_wire::Control;
@@ -28,7 +28,12 @@ impl Keyspace {
         let mut told: JoinSet<_> = reached
             .map(|peer| {
                 let order = order.clone();
-                async move { peer.forwards.control(&order).await.map(drop) }
+                async move {
+                    let told = peer.forwards.control(&order).await;
+                    if let Some(error) = told.err().filter(is_silence) {
+                        peer.falls_behind(error.message(), true);
+                    }
+                }
             })
             .collect();
         // What is not told by then bars the close, with words.

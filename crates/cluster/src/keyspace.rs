@@ -9,7 +9,6 @@ use forebay_store::{RUN_OPENS, Store};
 use forebay_wire::Control;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,13 +33,15 @@ pub(crate) type Wanted = Arc<Mutex<BTreeMap<u64, Option<(Kind, String, tokio::ti
 pub(crate) struct Peer {
     pub(crate) node: u16,
     pub(crate) name: String,
+    /// Its addresses in the map: with others it is another peer.
+    at: Vec<String>,
     pub(crate) client: AsyncClient,
     /// For what its own orders take time for.
     pub(crate) forwards: AsyncClient,
     /// Held while an order is under way: orders arrive one after the other.
     pub(crate) turn: tokio::sync::Mutex<()>,
     standing: Mutex<Standing>,
-    pub(crate) held: ToHolder,
+    pub(crate) held: Arc<ToHolder>,
 }
 
 /// Whether a node has all orders.
@@ -104,28 +105,31 @@ impl Keyspace {
         Ok(self.placement(&map)?.home(run, &run.to_be_bytes()))
     }
 
-    /// Takes the nodes of the map as they are now. New ones are behind: they are told what there is.
+    /// Takes the nodes of the map as they are now. New ones, and those with other addresses, are behind: they are told what there is.
     pub(crate) fn meet(&self) -> Result<()> {
         let (map, own) = self.place()?;
         let mut peers = self.peers.lock();
         peers.retain(|id, _| map.node(*id).is_some_and(|node| node.state != NodeState::Gone));
         for node in map.nodes().iter().filter(|node| node.id != own && node.state != NodeState::Gone) {
-            if let Entry::Vacant(place) = peers.entry(node.id) {
-                let peer = Peer {
-                    node: node.id,
-                    name: node.name.clone(),
-                    client: (self.connect)(node, ORDER)?,
-                    forwards: (self.connect)(node, FORWARDED)?,
-                    turn: tokio::sync::Mutex::default(),
-                    standing: Mutex::new(Standing {
-                        trouble: Some("not reached yet".to_owned()),
-                        is_away: false,
-                        missed: 0,
-                    }),
-                    held: ToHolder::default(),
-                };
-                place.insert(Arc::new(peer));
+            let known = peers.get(&node.id);
+            if known.is_some_and(|peer| peer.at == node.at) {
+                continue;
             }
+            let peer = Peer {
+                node: node.id,
+                name: node.name.clone(),
+                at: node.at.clone(),
+                client: (self.connect)(node, ORDER)?,
+                forwards: (self.connect)(node, FORWARDED)?,
+                turn: tokio::sync::Mutex::default(),
+                standing: Mutex::new(Standing {
+                    trouble: Some("not reached yet".to_owned()),
+                    is_away: false,
+                    missed: 0,
+                }),
+                held: known.map(|peer| peer.held.clone()).unwrap_or_default(),
+            };
+            peers.insert(node.id, Arc::new(peer));
         }
         Ok(())
     }
@@ -137,19 +141,16 @@ impl Keyspace {
     /// Adopts the latest map of the nodes in contact. All are asked at once: each that does not answer takes as long as an order.
     async fn hear_of_maps(self: &Arc<Keyspace>) -> Result<()> {
         let reached = self.all_peers().into_iter().filter(|peer| peer.away().is_none());
-        let learn = |peer: Arc<Peer>| {
-            let keyspace = self.clone();
-            async move { (peer.clone(), keyspace.learn(&peer).await) }
-        };
-        for (peer, learnt) in reached.map(learn).collect::<JoinSet<_>>().join_all().await {
-            match learnt {
-                Ok(_) => {}
-                // It is away, which its next order finds.
-                Err(error) if error.kind() == Kind::Unavailable => peer.falls_behind(error.message(), true),
-                Err(error) => return Err(error),
+        let ask = |peer: Arc<Peer>| async move { (peer.map().await, peer) };
+        let mut refused = None;
+        for (map, peer) in reached.map(ask).collect::<JoinSet<_>>().join_all().await {
+            match map {
+                Ok(map) => refused = self.go_by(&peer, map).await.err().or(refused),
+                // It does not answer, or not to this node: it is away, and keeps no run from starting.
+                Err(error) => peer.falls_behind(error.message(), true),
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Goes by the map that a node of a higher epoch has; one of a lower epoch is told so.
@@ -169,10 +170,10 @@ impl Keyspace {
 
     /// Asks another node for its map, and adopts it if it is a later one; `true` if it was.
     pub(crate) async fn learn(&self, peer: &Peer) -> Result<bool> {
-        let json = peer.client.control(&Control::Map).await?;
-        let text =
-            String::from_utf8(json).map_err(|error| Error::corrupt("a map that is no text").with_source(error))?;
-        let map = Arc::new(ClusterMap::from_json(&text)?);
+        self.go_by(peer, peer.map().await?).await
+    }
+
+    async fn go_by(&self, peer: &Peer, map: Arc<ClusterMap>) -> Result<bool> {
         let (own, _) = self.place()?;
         // Of two maps of one epoch the adoption says that there are two.
         if map.epoch() < own.epoch() || map.hash() == own.hash() {
@@ -234,6 +235,10 @@ impl Keyspace {
             return self.as_home(signed, order).await;
         }
         let peer = self.peer(home)?;
+        // A stop waits for no home of which it is known that it does not answer.
+        if matches!(order, Control::RunStop { .. }) && peer.away().is_some() {
+            return self.stop_without_home(signed, &order).await;
+        }
         let forwarded = Control::AsHome {
             node: own,
             epoch: map.epoch(),
@@ -246,10 +251,11 @@ impl Keyspace {
         if is_fenced && self.learn(&peer).await.is_ok() && self.store.epoch() > map.epoch() {
             return Box::pin(self.asked(signed, order)).await;
         }
-        if matches!(order, Control::RunStop { .. })
-            && answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable)
-        {
-            return self.stop_without_home(signed, &order).await;
+        if let Some(error) = answer.as_ref().err().filter(|error| is_silence(error)) {
+            peer.falls_behind(error.message(), true);
+            if matches!(order, Control::RunStop { .. }) {
+                return self.stop_without_home(signed, &order).await;
+            }
         }
         answer.map_err(|error| {
             // No token is over: once this node has the home's map, it is done.
@@ -381,7 +387,7 @@ impl Keyspace {
         let answer = peer.client.control(&told).await.map(drop);
         // That something is left to decide there is an answer, and the node lacks nothing.
         if let Err(error) = &answer
-            && !matches!(order, Control::BeginClose { .. })
+            && (is_silence(error) || !matches!(order, Control::BeginClose { .. }))
         {
             // What fails for good on the other node fails again when it catches up, where people see it.
             peer.falls_behind(error.message(), true);
@@ -417,6 +423,11 @@ impl Keyspace {
     }
 }
 
+/// Whether it says that a node has not answered, in time or at all.
+pub(crate) fn is_silence(error: &Error) -> bool {
+    error.is_unanswered() || error.kind() == Kind::OutcomeUnknown
+}
+
 /// Whether this build does what a map wants of a store.
 ///
 /// # Errors
@@ -434,6 +445,14 @@ pub(crate) fn can_keep(map: &ClusterMap, store: &Store) -> Result<()> {
 }
 
 impl Peer {
+    /// Its map.
+    async fn map(&self) -> Result<Arc<ClusterMap>> {
+        let json = self.client.control(&Control::Map).await?;
+        let text =
+            String::from_utf8(json).map_err(|error| Error::corrupt("a map that is no text").with_source(error))?;
+        Ok(Arc::new(ClusterMap::from_json(&text)?))
+    }
+
     /// It may lack an order from now on; `is_away` where it did not take one.
     pub(crate) fn falls_behind(&self, why: &str, is_away: bool) {
         let mut standing = self.standing.lock();
@@ -453,7 +472,7 @@ impl Peer {
         standing.trouble.clone().filter(|_| standing.is_away)
     }
 
-    fn misses_if_away(&self) -> Result<()> {
+    pub(crate) fn misses_if_away(&self) -> Result<()> {
         let mut standing = self.standing.lock();
         let Some(trouble) = standing.trouble.clone().filter(|_| standing.is_away) else { return Ok(()) };
         standing.missed += 1;
@@ -538,6 +557,20 @@ mod tests {
         let opened = keyspace.as_home("operator", opens(&keyspace, run));
         tokio::time::timeout(RUN_OPENS, opened).await.expect("as long as one of them takes").unwrap();
         assert!(keyspace.all_peers().iter().all(|peer| peer.away().is_some()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_with_another_address_is_another_peer() {
+        let keyspace = alone_of(3);
+        let before = [2, 3].map(|id| keyspace.peer(id).unwrap());
+        let (map, _) = keyspace.place().unwrap();
+        let node = Node { at: vec!["unix:/nobody/else".into()], ..map.node(2).unwrap().clone() };
+        let out = map.next_map(&Change::TakeOut { node: 2, from_run: 100 }).unwrap();
+        let back = out.next_map(&Change::Add { node, from_run: 200 }).unwrap();
+        keyspace.go_by(&before[1], Arc::new(back)).await.unwrap();
+        let after = [2, 3].map(|id| keyspace.peer(id).unwrap());
+        assert!(!Arc::ptr_eq(&before[0], &after[0]) && Arc::ptr_eq(&before[1], &after[1]));
+        assert!(after[0].trouble().is_some() && Arc::ptr_eq(&before[0].held, &after[0].held));
     }
 
     #[test]

@@ -334,7 +334,12 @@ impl Inner {
         match opened {
             // Open with another configuration it is told when this node catches up.
             Err(error) if error.kind() != Kind::Conflict => {
-                wanted.insert(run, Some((error.kind(), error.message().to_owned(), Instant::now())));
+                // What waits for the run was not put, whatever became of the order.
+                let kind = match error.kind() {
+                    kind @ (Kind::Closed | Kind::Full | Kind::Invalid) => kind,
+                    _ => Kind::Unavailable,
+                };
+                wanted.insert(run, Some((kind, format!("run {run} is not open: {}", error.message()), Instant::now())));
             }
             _ => drop(wanted.remove(&run)),
         }

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{Cluster, NODES, eventually, keyspace};
+use common::{Cluster, NODES, eventually, keyspace, met};
 use forebay_client::{Client, Options};
 use forebay_core::{Kind, PutOptions, PutOutcome, RunState, Source};
-use forebay_store::Store;
+use forebay_server::{Endpoint, Server, ServerConfig};
+use forebay_store::{Config, Store};
 use std::time::Duration;
 
 fn state(store: &Store, run: u64) -> Option<RunState> {
@@ -148,6 +149,28 @@ fn a_home_that_is_down_keeps_no_run_of_another_from_opening() {
         }
     });
     assert_eq!(into(other).unwrap(), PutOutcome::Stored);
+}
+
+#[test]
+fn a_node_that_refuses_the_others_keeps_no_run_from_opening() {
+    let mut cluster = met(Cluster::new());
+    let (home, alone) = (1, 3);
+    cluster.stop(alone);
+    // It comes back without the cluster, as by a mistake in its configuration.
+    let config = ServerConfig { native: vec![Endpoint::Unix(cluster.socket(alone))], ..ServerConfig::default() };
+    let store = Store::create(
+        &cluster.dir.path().join("alone"),
+        &keyspace(),
+        Config { hot_bytes: 16 << 20, ..Config::default() },
+    )
+    .unwrap();
+    let server = Server::start([store], config).unwrap();
+    let run = (1..).find(|&run| cluster.home_of(run) == home).unwrap();
+    cluster.client(home).run_open(run, &keyspace().run).unwrap();
+    assert_eq!(state(cluster.store(2), run), Some(RunState::Open));
+    drop(server);
+    cluster.start(alone);
+    eventually("it catches up", || state(cluster.store(alone), run) == Some(RunState::Open));
 }
 
 #[test]

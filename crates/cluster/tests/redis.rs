@@ -5,7 +5,7 @@
 mod common;
 
 use common::redis::Redis;
-use common::{Cluster, NODES, eventually, keyspace};
+use common::{Cluster, NODES, eventually, keyspace, met};
 use forebay_cluster::{FORWARD, NodeOptions};
 use forebay_core::map::Change;
 use forebay_core::{Key, Primary, PutOptions, PutOutcome, Report};
@@ -19,16 +19,6 @@ const RUN: u64 = 5;
 
 fn at(cluster: &Cluster, id: u16) -> Redis {
     Redis::connect(&cluster.resp(id))
-}
-
-/// A cluster whose nodes have met.
-fn met(cluster: Cluster) -> Cluster {
-    let knows_all = |id: u16| {
-        let status = cluster.members[usize::from(id) - 1].as_ref().unwrap().node.status("events").unwrap();
-        status.peers.iter().all(|peer| peer.trouble.is_none())
-    };
-    eventually("the nodes know each other", || (1..=NODES).all(knows_all));
-    cluster
 }
 
 fn text(primary: &Primary) -> String {

@@ -1,6 +1,6 @@
 //! Rare calls, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
-use forebay_core::{Bounds, Call, Key, LedgerBy, PrescaleFactor, Primary, Source, SourceId, Token};
+use forebay_core::{Bounds, Call, Key, LedgerBy, PrescaleFactor, Primary, Repeat, Source, SourceId, Token};
 use serde::{Deserialize, Serialize};
 
 /// A rare call. Times are in milliseconds, keys hexadecimal digits of their packed bytes, sources of events packed, as arrays of
@@ -376,6 +376,14 @@ pub enum Control {
 }
 
 impl Control {
+    /// How it is repeated where no answer came: what a home is asked for in another's place as that itself.
+    pub fn repeat(&self) -> Repeat {
+        match self {
+            Control::AsHome { order, .. } => order.repeat(),
+            other => other.call().repeat(),
+        }
+    }
+
     /// The call of the table that this makes: for rights, metrics and repeats.
     pub fn call(&self) -> Call {
         match self {

@@ -31,7 +31,9 @@ use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, of_repeats,
 use crate::tls;
 use connector::Sockets;
 use forebay_core::mutants::is_planted;
-use forebay_core::{Call, Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources};
+use forebay_core::{
+    Call, Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Repeat, Result, Sources,
+};
 use forebay_wire::{Control, WirePut, WireWriter};
 use link::{Link, Parts};
 use std::sync::Arc;
@@ -230,7 +232,8 @@ impl AsyncClient {
     pub async fn control(&self, control: &Control) -> Result<Vec<u8>> {
         let json = |error| Error::internal("a control cannot be written as JSON").with_source(error);
         let meta = serde_json::to_vec(control).map_err(json)?;
-        self.call(control.call(), &meta, &[], Duration::ZERO).await.map(|(parts, _)| parts.meta)
+        let repeat = control.repeat();
+        self.repeated(repeat, control.call(), &meta, &[], Duration::ZERO).await.map(|(parts, _)| parts.meta)
     }
 
     fn cutter(&self, payload: Vec<u8>, bytes: u64) -> Result<Cutter> {
@@ -243,9 +246,20 @@ impl AsyncClient {
     /// Makes a call, again where its connection failed, as [`Retry`] says. Answers as well whether that is the answer to a
     /// repeat: whether an earlier try was sent, so that it may have taken effect, and has no answer.
     async fn call(&self, call: Call, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, bool)> {
+        self.repeated(call.repeat(), call, meta, payload, wait).await
+    }
+
+    async fn repeated(
+        &self,
+        repeat: Repeat,
+        call: Call,
+        meta: &[u8],
+        payload: &[&[u8]],
+        wait: Duration,
+    ) -> Result<(Parts, bool)> {
         let options = &self.inner.options;
         let limit = Limit::new(options.end_after(Instant::now().into_std(), wait));
-        let mut retry = Retry::new(call.repeat(), limit, options);
+        let mut retry = Retry::new(repeat, limit, options);
         loop {
             let failure = match self.try_call(retry.end().into(), call, meta, payload).await {
                 Ok(parts) => return Ok((parts, retry.is_repeat())),

@@ -231,7 +231,7 @@ impl ClusterClient {
             let (mut answer, of_home) = ask(home, Limit::once(nodes.now(), end));
             let is_unreached = answer.as_ref().is_err_and(|error| error.is_unanswered());
             for node in placed.nodes().filter(|node| node.id != home) {
-                if !is_away(&answer) {
+                if !(is_unreached && is_away(&answer)) {
                     break;
                 }
                 answer = ask(node.id, nodes.half(end)).0;

@@ -27,6 +27,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const LEARN: Duration = Duration::from_secs(2);
 /// The same before a call, after one that had no time left for it: nodes that are well answer at once.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long the parts of calls go beside each other after one that was not answered.
+const TROUBLED: Duration = Duration::from_secs(20);
 /// How long a node is waited for that is away or goes by an earlier map, at first.
 const BEHIND: Duration = Duration::from_millis(50);
 
@@ -144,8 +146,8 @@ pub(super) struct Nodes<C> {
     tried: Mutex<Option<Instant>>,
     /// A later map was looked for in vain, for want of time or of nodes that answer; or nobody knows what came of a call.
     in_doubt: AtomicBool,
-    /// A part of a call has not been answered: parts of calls do not wait for each other.
-    is_troubled: AtomicBool,
+    /// A part of a call was not answered: until then parts of calls do not wait for each other.
+    troubled_until: Mutex<Option<Instant>>,
     make: Make<C>,
 }
 
@@ -167,7 +169,7 @@ impl<C: OfNode> Nodes<C> {
             contact,
             tried: Mutex::default(),
             in_doubt: AtomicBool::new(false),
-            is_troubled: AtomicBool::new(false),
+            troubled_until: Mutex::default(),
             make,
         }
     }
@@ -198,11 +200,11 @@ impl<C: OfNode> Nodes<C> {
             let answer = each(node, &places);
             (places, answer)
         };
-        let answers = self.beside(parts, is_worth_it || self.is_troubled.load(Ordering::Relaxed), each);
+        let is_troubled = || self.troubled_until.lock().is_some_and(|until| self.now() < until);
+        let answers = self.beside(parts, is_worth_it || many && is_troubled(), each);
         let is_away = |error: &Error| matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown);
-        let is_troubled = answers.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_away));
-        if many && is_troubled != self.is_troubled.load(Ordering::Relaxed) {
-            self.is_troubled.store(is_troubled, Ordering::Relaxed);
+        if many && answers.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_away)) {
+            *self.troubled_until.lock() = Some(self.now() + TROUBLED);
         }
         answers
     }

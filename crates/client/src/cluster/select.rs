@@ -19,6 +19,8 @@ pub(super) const TURN: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_millis(4);
 /// Longest such time: later it may be well again.
 const REST_MAX: Duration = Duration::from_secs(20);
+/// How long one is asked by who has leases of others.
+const IN_HAND: Duration = Duration::from_secs(1);
 
 impl ClusterClient {
     /// Leases up to `n` ready events, of as many nodes as it takes; waits for a first one as long as asked. The order of delivery is
@@ -44,6 +46,8 @@ impl ClusterClient {
             // A node that says nothing leaves time for others.
             let limit = self.inner.nodes.half(call_end.min(self.inner.nodes.options.end(wait)));
             let limit = if nodes.len() > 1 { limit.whole() } else { limit };
+            // Nor does it keep what others gave.
+            let limit = if leases.is_empty() { limit } else { limit.and(Limit::new(began + IN_HAND)) };
             let client = self.inner.nodes.node_within(node, limit).map_err(NoLease::Away);
             match client.and_then(|client| client.get_any_of(&asked)) {
                 Ok(found) => {

@@ -183,6 +183,16 @@ impl Cluster {
     }
 }
 
+/// A cluster whose nodes have met.
+pub(crate) fn met(cluster: Cluster) -> Cluster {
+    let knows_all = |id: u16| {
+        let status = cluster.members[usize::from(id) - 1].as_ref().unwrap().node.status("events").unwrap();
+        status.peers.iter().all(|peer| peer.trouble.is_none())
+    };
+    eventually("the nodes know each other", || (1..=NODES).all(knows_all));
+    cluster
+}
+
 fn config() -> Config {
     Config { hot_bytes: 16 << 20, ..Config::default() }
 }
