@@ -32,7 +32,7 @@ impl Keyspace {
                 return Ok(true);
             }
             if let Err(error) = self.tell_everything(peer).await {
-                peer.falls_behind(error.message(), true);
+                peer.fails(&error);
                 return Err(error);
             }
             if peer.is_up(missed) {
@@ -66,7 +66,7 @@ impl Keyspace {
                 // It was stopped while this node was away.
                 (state, Some(RunState::Stopped)) if state.takes_events() => {
                     self.here_as(signed, &Control::RunStop { run }).await?;
-                    self.all_peers().iter().for_each(|peer| peer.falls_behind("a run that is stopped", false));
+                    self.all_peers().iter().for_each(|peer| peer.falls_behind("a run that is stopped"));
                     continue;
                 }
                 _ => {}

@@ -31,7 +31,7 @@ impl Keyspace {
                 async move {
                     let told = peer.forwards.control(&order).await;
                     if let Some(error) = told.err().filter(is_silence) {
-                        peer.falls_behind(error.message(), true);
+                        peer.fails(&error);
                     }
                 }
             })

@@ -50,6 +50,8 @@ struct Standing {
     trouble: Option<String>,
     /// The last try failed: orders do not wait for it.
     is_away: bool,
+    /// It did not answer that one: nothing else waits for it either.
+    is_silent: bool,
     /// Orders that it was not told while it lacked others.
     missed: u64,
 }
@@ -125,6 +127,7 @@ impl Keyspace {
                 standing: Mutex::new(Standing {
                     trouble: Some("not reached yet".to_owned()),
                     is_away: false,
+                    is_silent: false,
                     missed: 0,
                 }),
                 held: known.map(|peer| peer.held.clone()).unwrap_or_default(),
@@ -140,14 +143,14 @@ impl Keyspace {
 
     /// Adopts the latest map of the nodes in contact. All are asked at once: each that does not answer takes as long as an order.
     async fn hear_of_maps(self: &Arc<Keyspace>) -> Result<()> {
-        let reached = self.all_peers().into_iter().filter(|peer| peer.away().is_none());
+        let reached = self.all_peers().into_iter().filter(|peer| peer.silent().is_none());
         let ask = |peer: Arc<Peer>| async move { (peer.map().await, peer) };
         let mut refused = None;
         for (map, peer) in reached.map(ask).collect::<JoinSet<_>>().join_all().await {
             match map {
                 Ok(map) => refused = self.go_by(&peer, map).await.err().or(refused),
                 // It does not answer, or not to this node: it is away, and keeps no run from starting.
-                Err(error) => peer.falls_behind(error.message(), true),
+                Err(error) => peer.fails(&error),
             }
         }
         refused.map_or(Ok(()), Err)
@@ -197,7 +200,7 @@ impl Keyspace {
     /// `Unavailable` with its name and the reason.
     pub(crate) fn answers(&self, node: u16) -> Result<()> {
         let Some(peer) = self.known_peer(node) else { return Ok(()) };
-        let Some(why) = peer.away() else { return Ok(()) };
+        let Some(why) = peer.silent() else { return Ok(()) };
         Err(Error::unavailable(format!("node {node} (`{}`) does not answer: {why}", peer.name)))
     }
 
@@ -236,7 +239,7 @@ impl Keyspace {
         }
         let peer = self.peer(home)?;
         // A stop waits for no home of which it is known that it does not answer.
-        if matches!(order, Control::RunStop { .. }) && peer.away().is_some() {
+        if matches!(order, Control::RunStop { .. }) && peer.silent().is_some() {
             return self.stop_without_home(signed, &order).await;
         }
         let forwarded = Control::AsHome {
@@ -252,7 +255,7 @@ impl Keyspace {
             return Box::pin(self.asked(signed, order)).await;
         }
         if let Some(error) = answer.as_ref().err().filter(|error| is_silence(error)) {
-            peer.falls_behind(error.message(), true);
+            peer.fails(error);
             if matches!(order, Control::RunStop { .. }) {
                 return self.stop_without_home(signed, &order).await;
             }
@@ -319,7 +322,7 @@ impl Keyspace {
             Err(error) if error.kind() != Kind::OutcomeUnknown => {
                 if error.kind() == Kind::Conflict && matches!(order, Control::RunOpen { .. }) {
                     // It is open: who asks may not know.
-                    self.all_peers().iter().for_each(|peer| peer.falls_behind("a run that it may not know", false));
+                    self.all_peers().iter().for_each(|peer| peer.falls_behind("a run that it may not know"));
                 }
                 return answer;
             }
@@ -390,7 +393,7 @@ impl Keyspace {
             && (is_silence(error) || !matches!(order, Control::BeginClose { .. }))
         {
             // What fails for good on the other node fails again when it catches up, where people see it.
-            peer.falls_behind(error.message(), true);
+            peer.fails(error);
         }
         answer
     }
@@ -453,11 +456,17 @@ impl Peer {
         Ok(Arc::new(ClusterMap::from_json(&text)?))
     }
 
-    /// It may lack an order from now on; `is_away` where it did not take one.
-    pub(crate) fn falls_behind(&self, why: &str, is_away: bool) {
+    /// It did not take an order, or did not answer: what it lacks it is told later, and orders do not wait for it.
+    pub(crate) fn fails(&self, error: &Error) {
+        self.falls_behind(error.message());
+        let mut standing = self.standing.lock();
+        (standing.is_away, standing.is_silent) = (true, is_silence(error));
+    }
+
+    /// It may lack an order from now on.
+    pub(crate) fn falls_behind(&self, why: &str) {
         let mut standing = self.standing.lock();
         standing.trouble = Some(why.to_owned());
-        standing.is_away |= is_away;
         standing.missed += 1;
     }
 
@@ -466,7 +475,13 @@ impl Peer {
         self.standing.lock().trouble.clone()
     }
 
-    /// Why it does not answer; `None` where it does, as far as is known.
+    /// Why it does not answer; `None` where it does, as far as is known, though it may refuse orders.
+    pub(crate) fn silent(&self) -> Option<String> {
+        let standing = self.standing.lock();
+        standing.trouble.clone().filter(|_| standing.is_silent)
+    }
+
+    /// Why it is given no orders; `None` where it is.
     pub(crate) fn away(&self) -> Option<String> {
         let standing = self.standing.lock();
         standing.trouble.clone().filter(|_| standing.is_away)
@@ -488,7 +503,7 @@ impl Peer {
         let mut standing = self.standing.lock();
         if standing.missed == missed {
             standing.trouble = None;
-            standing.is_away = false;
+            (standing.is_away, standing.is_silent) = (false, false);
         }
         standing.trouble.is_none()
     }
@@ -556,7 +571,18 @@ mod tests {
         let run = (1..).find(|run| keyspace.home_of(*run).unwrap() == 1).unwrap();
         let opened = keyspace.as_home("operator", opens(&keyspace, run));
         tokio::time::timeout(RUN_OPENS, opened).await.expect("as long as one of them takes").unwrap();
-        assert!(keyspace.all_peers().iter().all(|peer| peer.away().is_some()));
+        assert!(keyspace.all_peers().iter().all(|peer| peer.silent().is_some()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_refuses_an_order_still_answers() {
+        let keyspace = alone_of(2);
+        let peer = keyspace.peer(2).unwrap();
+        peer.fails(&Error::full("its log"));
+        assert!(peer.away().is_some() && peer.silent().is_none() && keyspace.answers(2).is_ok());
+        let silence = peer.map().await.unwrap_err();
+        peer.fails(&silence);
+        assert!(keyspace.answers(2).unwrap_err().message().contains("does not answer"));
     }
 
     #[tokio::test(start_paused = true)]

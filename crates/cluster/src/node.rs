@@ -22,6 +22,8 @@ use tokio::time::Instant;
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// How long a refusal of a run's home is told again without asking.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// How long a run is not asked for again that its home has opened, and this node has not.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// Most runs that are asked for at once.
 const WANTED_MAX: usize = 64;
 
@@ -147,7 +149,7 @@ impl Node {
             can_keep(map, &keyspace.store)?;
             keyspace.store.adopt_map(map)?;
             keyspace.meet()?;
-            keyspace.all_peers().iter().for_each(|peer| peer.falls_behind("a later map", false));
+            keyspace.all_peers().iter().for_each(|peer| peer.falls_behind("a later map"));
         }
         self.inner.soon.notify_one();
         Ok(())
@@ -330,6 +332,10 @@ impl Inner {
             keyspace.asked(Signature::AUTO, Control::RunOpen { run, config }).await
         };
         let opened = opened.await;
+        if opened.is_ok() && store.run_words(run).is_err() {
+            // This node has not taken the order: its puts do not ask again at once.
+            tokio::time::sleep(REFUSED_PAUSE).await;
+        }
         let mut wanted = keyspace.wanted.lock();
         match opened {
             // Open with another configuration it is told when this node catches up.

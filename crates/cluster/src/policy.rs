@@ -37,7 +37,7 @@ impl Keyspace {
         }
         let control = Control::Misses { node: own, epoch: map.epoch(), run, sources: asked.clone() };
         let mut asking = JoinSet::new();
-        for peer in self.all_peers().into_iter().filter(|peer| peer.away().is_none()) {
+        for peer in self.all_peers().into_iter().filter(|peer| peer.silent().is_none()) {
             let control = control.clone();
             asking.spawn(async move {
                 let answer = peer.client.control(&control).await.and_then(|json| read::<Vec<Misses>>(&json));
@@ -49,7 +49,7 @@ impl Keyspace {
             match asked {
                 Ok((peer, Ok(misses))) => told.push((peer.node, misses)),
                 // It is away: nobody waits for it the next time.
-                Ok((peer, Err(error))) if error.kind() == Kind::Unavailable => peer.falls_behind(error.message(), true),
+                Ok((peer, Err(error))) if error.kind() == Kind::Unavailable => peer.fails(&error),
                 _ => {}
             }
         }

@@ -21,7 +21,7 @@ mod served;
 
 pub use served::GatewayReservation;
 
-use crate::keyspace::{Keyspace, Peer};
+use crate::keyspace::{Keyspace, Peer, is_silence};
 use crate::node::{Node, NodeOptions};
 use forebay_client::{ClusterClient, Options};
 use forebay_core::{Either, Error, Kind, Result};
@@ -185,17 +185,17 @@ impl Others {
         if is_lost(&error) {
             let mut asked = self.keyspace.all_peers();
             asked.retain(|peer| peer.node == node || self.cluster.has_tables());
-            let is_silent = |peer: &&Arc<Peer>| {
+            let silence = |peer: &Arc<Peer>| {
                 let look = || self.looks.node(peer.node).and_then(|client| client.map_text());
-                peer.away().is_none() && look().is_err_and(|error| is_lost(&error))
+                if peer.silent().is_some() { None } else { look().err().filter(is_silence) }
             };
-            match asked.iter().find(is_silent) {
-                Some(found) => {
-                    found.falls_behind(error.message(), true);
+            match asked.iter().find_map(|peer| Some((peer, silence(peer)?))) {
+                Some((found, silence)) => {
+                    found.fails(&silence);
                     from = found.node;
                 }
                 // Another call found it out meanwhile.
-                None => from = asked.iter().find(|peer| peer.away().is_some()).map_or(node, |away| away.node),
+                None => from = asked.iter().find(|peer| peer.silent().is_some()).map_or(node, |silent| silent.node),
             }
         }
         let name = |peer: &Peer| format!("node {} (`{}`)", peer.node, peer.name);
