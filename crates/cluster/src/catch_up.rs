@@ -18,10 +18,7 @@ impl Keyspace {
         }
         let was_away = peer.away().is_some();
         let _in_order = peer.turn.lock().await;
-        // Another one has told it meanwhile, or has found it away.
-        if peer.trouble().is_none() {
-            return Ok(false);
-        }
+        // Another one has found it away meanwhile. One that has told it everything has read that before the order of this call.
         if !was_away {
             peer.misses_if_away()?;
         }
