@@ -35,7 +35,7 @@ impl Calls<'_> {
     /// Makes a control; answers what the server did, and whether that is the answer to a repeat.
     pub(crate) fn control<T: DeserializeOwned>(&self, control: &Control) -> Result<(T, bool)> {
         let meta = encode(control)?;
-        self.call(control.call().repeat(), NO_WAIT, |connection, is_repeat| {
+        self.call(control.repeat(), NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, is_repeat))
         })

@@ -179,7 +179,7 @@ impl Retry {
 
 /// The same call may be made again: whether it took effect is not known.
 pub(crate) fn unknown(error: &Error) -> Error {
-    Error::unknown(format!("whether the call took effect is not known: {}", error.message()))
+    Error::unknown(format!("whether the call took effect is not known: {}", error.message())).of_no_answer()
 }
 
 #[cfg(test)]

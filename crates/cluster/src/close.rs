@@ -9,7 +9,7 @@
 //! ends there too. A node that is opened again in between takes puts until then. A home that dies in between tells the others
 //! when it is back.
 
-use crate::keyspace::{FORWARDED, Keyspace, Peer, is_silence};
+use crate::keyspace::{FORWARDED, Keyspace, Peer};
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Kind, Result};
 use forebay_wire::Control;
@@ -30,7 +30,7 @@ impl Keyspace {
                 let order = order.clone();
                 async move {
                     let told = peer.forwards.control(&order).await;
-                    if let Some(error) = told.err().filter(is_silence) {
+                    if let Some(error) = told.err().filter(Error::is_silence) {
                         peer.fails(&error);
                     }
                 }

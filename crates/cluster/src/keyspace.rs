@@ -254,7 +254,7 @@ impl Keyspace {
         if is_fenced && self.learn(&peer).await.is_ok() && self.store.epoch() > map.epoch() {
             return Box::pin(self.asked(signed, order)).await;
         }
-        if let Some(error) = answer.as_ref().err().filter(|error| is_silence(error)) {
+        if let Some(error) = answer.as_ref().err().filter(|error| error.is_silence()) {
             peer.fails(error);
             if matches!(order, Control::RunStop { .. }) {
                 return self.stop_without_home(signed, &order).await;
@@ -390,7 +390,7 @@ impl Keyspace {
         let answer = peer.client.control(&told).await.map(drop);
         // That something is left to decide there is an answer, and the node lacks nothing.
         if let Err(error) = &answer
-            && (is_silence(error) || !matches!(order, Control::BeginClose { .. }))
+            && (error.is_silence() || !matches!(order, Control::BeginClose { .. }))
         {
             // What fails for good on the other node fails again when it catches up, where people see it.
             peer.fails(error);
@@ -426,11 +426,6 @@ impl Keyspace {
     }
 }
 
-/// Whether it says that a node has not answered, in time or at all.
-pub(crate) fn is_silence(error: &Error) -> bool {
-    error.is_unanswered() || error.kind() == Kind::OutcomeUnknown
-}
-
 /// Whether this build does what a map wants of a store.
 ///
 /// # Errors
@@ -447,6 +442,13 @@ pub(crate) fn can_keep(map: &ClusterMap, store: &Store) -> Result<()> {
     Ok(())
 }
 
+impl Standing {
+    fn lacks(&mut self, why: &str) {
+        self.trouble = Some(why.to_owned());
+        self.missed += 1;
+    }
+}
+
 impl Peer {
     /// Its map.
     async fn map(&self) -> Result<Arc<ClusterMap>> {
@@ -458,16 +460,14 @@ impl Peer {
 
     /// It did not take an order, or did not answer: what it lacks it is told later, and orders do not wait for it.
     pub(crate) fn fails(&self, error: &Error) {
-        self.falls_behind(error.message());
         let mut standing = self.standing.lock();
-        (standing.is_away, standing.is_silent) = (true, is_silence(error));
+        standing.lacks(error.message());
+        (standing.is_away, standing.is_silent) = (true, error.is_silence());
     }
 
     /// It may lack an order from now on.
     pub(crate) fn falls_behind(&self, why: &str) {
-        let mut standing = self.standing.lock();
-        standing.trouble = Some(why.to_owned());
-        standing.missed += 1;
+        self.standing.lock().lacks(why);
     }
 
     /// Why it may lack orders; `None` where it has all.
@@ -578,8 +578,10 @@ mod tests {
     async fn a_node_that_refuses_an_order_still_answers() {
         let keyspace = alone_of(2);
         let peer = keyspace.peer(2).unwrap();
-        peer.fails(&Error::full("its log"));
-        assert!(peer.away().is_some() && peer.silent().is_none() && keyspace.answers(2).is_ok());
+        for refusal in [Error::full("its log"), Error::unknown("its device")] {
+            peer.fails(&refusal);
+            assert!(peer.away().is_some() && peer.silent().is_none() && keyspace.answers(2).is_ok());
+        }
         let silence = peer.map().await.unwrap_err();
         peer.fails(&silence);
         assert!(keyspace.answers(2).unwrap_err().message().contains("does not answer"));

@@ -23,7 +23,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// How long a refusal of a run's home is told again without asking.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// How long a run is not asked for again that its home has opened, and this node has not.
-const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+const NOT_TAKEN_FOR: Duration = Duration::from_millis(100);
 /// Most runs that are asked for at once.
 const WANTED_MAX: usize = 64;
 
@@ -334,7 +334,7 @@ impl Inner {
         let opened = opened.await;
         if opened.is_ok() && store.run_words(run).is_err() {
             // This node has not taken the order: its puts do not ask again at once.
-            tokio::time::sleep(REFUSED_PAUSE).await;
+            tokio::time::sleep(NOT_TAKEN_FOR).await;
         }
         let mut wanted = keyspace.wanted.lock();
         match opened {

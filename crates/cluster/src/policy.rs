@@ -7,7 +7,7 @@
 
 use crate::keyspace::Keyspace;
 use crate::orders::read;
-use forebay_core::{Kind, Misses, Result, Signature, Source};
+use forebay_core::{Misses, Result, Signature, Source};
 use forebay_store::Store;
 use forebay_wire::Control;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Keyspace {
             match asked {
                 Ok((peer, Ok(misses))) => told.push((peer.node, misses)),
                 // It is away: nobody waits for it the next time.
-                Ok((peer, Err(error))) if error.kind() == Kind::Unavailable => peer.fails(&error),
+                Ok((peer, Err(error))) if error.is_silence() => peer.fails(&error),
                 _ => {}
             }
         }

@@ -219,7 +219,12 @@ impl Error {
     /// Whether the server that it is of was not reached, or has changed nothing that counts, such as a lease that nobody got: the same
     /// call may be made again. Only clients answer it.
     pub fn is_unanswered(&self) -> bool {
-        self.unanswered && !self.earlier_try_unknown
+        self.unanswered && !self.earlier_try_unknown && self.kind != Kind::OutcomeUnknown
+    }
+
+    /// Whether no answer came, in time or at all, whatever became of the call. Only clients answer it.
+    pub fn is_silence(&self) -> bool {
+        self.unanswered
     }
 
     /// What the caller can do next.

@@ -376,7 +376,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// How it is repeated where no answer came: what a home is asked for in another's place as that itself.
+    /// How it is repeated where no answer came: what a home is asked for by another node, as that itself.
     pub fn repeat(&self) -> Repeat {
         match self {
             Control::AsHome { order, .. } => order.repeat(),
@@ -384,7 +384,7 @@ impl Control {
         }
     }
 
-    /// The call of the table that this makes: for rights, metrics and repeats.
+    /// The call of the table that this makes: for rights and metrics.
     pub fn call(&self) -> Call {
         match self {
             Control::RunOpen { .. }

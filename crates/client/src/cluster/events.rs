@@ -141,8 +141,9 @@ impl ClusterClient {
         let (home, limit) = (placed.home(self.schema(), self.name_of(key)), self.inner.nodes.half_from(time.0, time.1));
         let mut epoch = 0;
         let answer = self.inner.nodes.node_within(home, limit).and_then(|client| {
+            let before = client.pool().epoch();
             let answer = client.put(key, value, options);
-            epoch = client.pool().epoch();
+            epoch = if answer.is_err() { before } else { client.pool().epoch() };
             answer
         });
         if answer.as_ref().is_ok_and(|outcome| epoch <= placed.map.epoch() || outcome.is_late()) {

@@ -21,7 +21,7 @@ mod served;
 
 pub use served::GatewayReservation;
 
-use crate::keyspace::{Keyspace, Peer, is_silence};
+use crate::keyspace::{Keyspace, Peer};
 use crate::node::{Node, NodeOptions};
 use forebay_client::{ClusterClient, Options};
 use forebay_core::{Either, Error, Kind, Result};
@@ -187,7 +187,7 @@ impl Others {
             asked.retain(|peer| peer.node == node || self.cluster.has_tables());
             let silence = |peer: &Arc<Peer>| {
                 let look = || self.looks.node(peer.node).and_then(|client| client.map_text());
-                if peer.silent().is_some() { None } else { look().err().filter(is_silence) }
+                if peer.silent().is_some() { None } else { look().err().filter(Error::is_silence) }
             };
             match asked.iter().find_map(|peer| Some((peer, silence(peer)?))) {
                 Some((found, silence)) => {
