@@ -16,12 +16,8 @@ impl Keyspace {
         if peer.trouble().is_none() {
             return Ok(false);
         }
-        let was_away = peer.away().is_some();
+        // Who has the turn now, and tells it everything, has read that before the order of this call: it is told again.
         let _in_order = peer.turn.lock().await;
-        // Another one has found it away meanwhile. One that has told it everything has read that before the order of this call.
-        if !was_away {
-            peer.misses_if_away()?;
-        }
         // Read before what it is told: an order that it misses meanwhile is told by the next round.
         let mut missed = peer.missed();
         loop {

@@ -481,13 +481,7 @@ impl Peer {
         standing.trouble.clone().filter(|_| standing.is_silent)
     }
 
-    /// Why it is given no orders; `None` where it is.
-    pub(crate) fn away(&self) -> Option<String> {
-        let standing = self.standing.lock();
-        standing.trouble.clone().filter(|_| standing.is_away)
-    }
-
-    pub(crate) fn misses_if_away(&self) -> Result<()> {
+    fn misses_if_away(&self) -> Result<()> {
         let mut standing = self.standing.lock();
         let Some(trouble) = standing.trouble.clone().filter(|_| standing.is_away) else { return Ok(()) };
         standing.missed += 1;
@@ -580,7 +574,7 @@ mod tests {
         let peer = keyspace.peer(2).unwrap();
         for refusal in [Error::full("its log"), Error::unknown("its device")] {
             peer.fails(&refusal);
-            assert!(peer.away().is_some() && peer.silent().is_none() && keyspace.answers(2).is_ok());
+            assert!(peer.misses_if_away().is_err() && peer.silent().is_none() && keyspace.answers(2).is_ok());
         }
         let silence = peer.map().await.unwrap_err();
         peer.fails(&silence);
