@@ -208,9 +208,10 @@ fn one_life(dir: &Path, both: bool, round: u64, moment: Moment, models: &mut [Mo
     said
 }
 
-fn check_promises(store: &Store, models: &[Model], round: u64) {
+fn check_promises(store: &Store, models: &[Model], said: &[Said], round: u64) {
     let all: Vec<&Model> = models.iter().collect();
-    let wrong = |wrong: String| panic!("round {round}: {wrong}");
+    let in_flight: Vec<&Op> = said.iter().filter_map(|said| said.begun.as_ref()).collect();
+    let wrong = |wrong: String| panic!("round {round}: {wrong}; in flight: {in_flight:?}");
     check_ledger(store, &all).unwrap_or_else(wrong);
     for model in models {
         model.probe(store, 24).unwrap_or_else(wrong);
@@ -264,7 +265,7 @@ fn many_lives(both: bool) {
                 settled.unwrap_or_else(|wrong| panic!("round {round}, seed {seed}, killed at {moment:?}: {wrong}"))
             })
             .collect();
-        check_promises(&store, &models, round);
+        check_promises(&store, &models, &said, round);
         demoted += store.containers().iter().map(|container| u64::from(container.live_fragments)).sum::<u64>();
         store.close().unwrap();
     }

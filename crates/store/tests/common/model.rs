@@ -83,6 +83,8 @@ pub(crate) struct EventModel {
     pub(crate) seen: bool,
     /// It has, or had, all that it waits for.
     pub(crate) complete: bool,
+    /// A late fragment made it complete together with masks, in a put that was cut off: the account may not say so.
+    pub(crate) unsure: bool,
     pub(crate) stage: u8,
     /// The token under which it was passed on.
     pub(crate) passed: Option<Token>,
@@ -126,10 +128,11 @@ impl EventModel {
         source < RESULTS && (self.fragments.contains_key(&source) || self.removed.contains(&source))
     }
 
-    /// The ledger counts it as complete or incomplete; `None` where that is open.
+    /// The ledger counts it as complete or incomplete; `None` where that, or which, is open.
     pub(crate) fn booked(&self) -> Option<bool> {
         match self.state {
             State::Emptied => None,
+            _ if self.unsure => None,
             state => Some(self.seen && state != State::Open),
         }
     }
@@ -176,18 +179,22 @@ impl Model {
         covering.map(|mask| mask.source).collect()
     }
 
-    /// Looks whether an event has all that it waits for.
-    fn consider(&mut self, event: u64) {
-        let (masked, wanted) = (self.masked(event), self.wanted(event));
-        let Some(model) = self.events.get_mut(&event).filter(|model| model.seen) else { return };
-        let all = match &model.own {
+    /// Whether an event has all that it waits for, where these sources are masked.
+    pub(crate) fn has_all(&self, event: u64, model: &EventModel, masked: &BTreeSet<u64>) -> bool {
+        match &model.own {
             Some(own) => own.iter().all(|source| model.has(*source) || masked.contains(source)),
             None => {
                 let there = model.fragments.keys().chain(&model.removed).filter(|source| **source < RESULTS);
-                there.count() + masked.iter().filter(|source| !model.has(**source)).count() >= wanted
+                there.count() + masked.iter().filter(|source| !model.has(**source)).count() >= self.wanted(event)
             }
-        };
-        if all && !model.state.is_gone() {
+        }
+    }
+
+    /// Looks whether an event has all that it waits for.
+    fn consider(&mut self, event: u64) {
+        let has_all = |model: &EventModel| self.has_all(event, model, &self.masked(event));
+        let all = self.events.get(&event).filter(|model| model.seen && !model.state.is_gone()).is_some_and(has_all);
+        if let Some(model) = self.events.get_mut(&event).filter(|_| all) {
             model.complete = true;
             if model.state == State::Open {
                 (model.state, model.fuzzy) = (State::Ready, false);
@@ -466,7 +473,7 @@ impl Model {
             Some(before) if *before == own => *answer == Answer::Duplicate,
             Some(_) => *answer == Answer::Failed(Kind::Conflict),
             None => {
-                (model.own, model.complete) = (Some(own), false);
+                (model.own, model.complete, model.unsure) = (Some(own), false, false);
                 self.consider(event);
                 *answer == Answer::Stored
             }
