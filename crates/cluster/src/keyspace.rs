@@ -238,9 +238,16 @@ impl Keyspace {
             return self.as_home(signed, order).await;
         }
         let peer = self.peer(home)?;
-        // A stop waits for no home of which it is known that it does not answer.
-        if matches!(order, Control::RunStop { .. }) && peer.silent().is_some() {
-            return self.stop_without_home(signed, &order).await;
+        let is_stop = matches!(order, Control::RunStop { .. });
+        // Nothing waits for a home of which it is known that it does not answer.
+        if let Some(why) = peer.silent() {
+            if is_stop {
+                return self.stop_without_home(signed, &order).await;
+            }
+            return Err(Error::unavailable(format!(
+                "node {home} (`{}`), the home of run {run}, does not answer: {why}; not done: repeat it when it does",
+                peer.name
+            )));
         }
         let forwarded = Control::AsHome {
             node: own,
@@ -248,7 +255,9 @@ impl Keyspace {
             signed: signed.to_owned(),
             order: Box::new(order.clone()),
         };
-        let answer = peer.forwards.control(&forwarded).await;
+        // A stop is done without the home within the time of the call.
+        let through = if is_stop { &peer.client } else { &peer.forwards };
+        let answer = through.control(&forwarded).await;
         // The home goes by a later map, which this node may have by now: then the same again, with whom that says.
         let is_fenced = answer.as_ref().is_err_and(|error| error.kind() == Kind::Fenced);
         if is_fenced && self.learn(&peer).await.is_ok() && self.store.epoch() > map.epoch() {
@@ -256,7 +265,7 @@ impl Keyspace {
         }
         if let Some(error) = answer.as_ref().err().filter(|error| error.is_silence()) {
             peer.fails(error);
-            if matches!(order, Control::RunStop { .. }) {
+            if is_stop {
                 return self.stop_without_home(signed, &order).await;
             }
         }
@@ -534,7 +543,7 @@ mod tests {
         store.adopt_map(&Arc::new(map.next_map(&keyspace).unwrap())).unwrap();
         let schema = store.keyspace().clone();
         let connect = move |node: &Node, deadline| {
-            AsyncClient::lazy(&node.at[0], schema.clone(), Options { deadline, ..Options::default() })
+            AsyncClient::lazy(&node.at, schema.clone(), Options { deadline, ..Options::default() })
         };
         let keyspace = Arc::new(Keyspace::new(store, Arc::new(connect), false));
         keyspace.meet().unwrap();

@@ -89,8 +89,7 @@ impl Node {
                 stores.iter().find(|store| store.keyspace().name == name).map(|store| store.keyspace().clone());
             Arc::new(move |node, deadline| {
                 let known = keyspace.clone().ok_or_else(|| Error::internal("a keyspace without a store"))?;
-                let at = node.at.first().ok_or_else(|| Error::internal("a node without an address"))?;
-                AsyncClient::lazy(at, known, Options { deadline, ..client.clone() })
+                AsyncClient::lazy(&node.at, known, Options { deadline, ..client.clone() })
             })
         };
         let keyspaces = keyspaces(&stores, map, connected, false)?;

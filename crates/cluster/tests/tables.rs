@@ -173,7 +173,7 @@ fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
     assert!(alone.get_event(&one, &Sources::All).unwrap().unwrap().fragments.iter().all(is_whole));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = runtime.block_on(async {
-        let at = &cluster.map.node(home).unwrap().at[0];
+        let at = cluster.map.node(home).unwrap().at.last().unwrap();
         let client = AsyncClient::connect(at, Options::default()).await.unwrap();
         client.get_event(&one, &Sources::All).await.unwrap_err()
     });

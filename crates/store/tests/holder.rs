@@ -8,9 +8,10 @@ use common::driver::keyspace;
 use common::{TempDir, eventually, key, put, refused, small_config};
 use forebay_store::core::map::{Change, ClusterMap, Hex128, Node, NodeState};
 use forebay_store::core::{Attributes, Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, crc32c};
-use forebay_store::{Config, Departed, GetAny, HeldPart, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use forebay_store::{Config, Departed, GetAny, HeldPart, PutOptions, PutOutcome, RunHome, Sources, Store, WarmDevice};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const RUN: u64 = 7;
@@ -193,6 +194,31 @@ fn bytes_stay_with_their_holder_and_the_home_counts_them() {
     refused(holder.get(&other), Kind::Fenced);
     let ledger = home.ledger(RUN).unwrap();
     assert_eq!((ledger.late.fragments, ledger.imbalance()), (1, None));
+}
+
+#[derive(Default)]
+struct Asked(AtomicU64);
+
+impl RunHome for Asked {
+    fn wanted(&self, _run: u64) -> forebay_store::core::Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_holder_tells_waits_for_no_run() {
+    let (two, asked) = (Two::new(), Arc::<Asked>::default());
+    let (home, unknown) = (two.store(1), RUN + 1);
+    home.set_run_home(asked.clone());
+    let placement = two.map.keyspace("model").unwrap();
+    let mut keys = (0..).map(|event| key(unknown, event * 64, 1));
+    let at_home = keys.find(|key| placement.home(unknown, two.primary(key).as_bytes()) == 1).unwrap();
+    // Its request may have fragments of other runs: the run is asked for, and the holder tells it again.
+    let told = PutOptions { deadline: Some(Duration::ZERO), ..elsewhere(0, Report::Prompt) };
+    let message = refused(home.put(&at_home, &away(BYTES).to_bytes(), &told), Kind::Unavailable);
+    assert!(message.contains("was not opened in time by its home"), "{message}");
+    assert_eq!(asked.0.load(Ordering::Relaxed), 1, "looked at once");
 }
 
 #[test]

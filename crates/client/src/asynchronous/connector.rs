@@ -4,10 +4,11 @@ use super::stream::connect;
 use crate::address::Address;
 use crate::machine::Machine;
 use crate::tls;
-use forebay_core::{Error, MachineTimer, Result};
+use forebay_core::{Error, Kind, MachineTimer, Result};
 use rustls::ClientConfig;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What comes from the server.
@@ -34,19 +35,43 @@ pub trait Connector: Send + Sync {
     }
 }
 
-/// Sockets of the system.
+/// Sockets of the system, to one of the server's addresses.
 pub(super) struct Sockets {
-    pub(super) address: Address,
-    pub(super) tls: Option<Arc<ClientConfig>>,
+    addresses: Vec<Address>,
+    tls: Option<Arc<ClientConfig>>,
+    /// The one that is tried, or that answered.
+    at: AtomicUsize,
+}
+
+impl Sockets {
+    pub(super) fn new(addresses: Vec<Address>, tls: Option<Arc<ClientConfig>>) -> Sockets {
+        Sockets { addresses, tls, at: AtomicUsize::new(0) }
+    }
+
+    /// Each in turn. One that hangs is given up from outside: the next connection begins behind it.
+    async fn connect_to_one(&self) -> Result<(Reader, Writer)> {
+        let all = self.addresses.len();
+        let mut left = all;
+        loop {
+            let at = self.at.fetch_add(1, Ordering::Relaxed) % all;
+            let connected = connect(&self.addresses[at], self.tls.as_ref()).await;
+            left -= 1;
+            // One that answers and refuses would refuse at its other addresses too.
+            if left == 0 || connected.as_ref().err().is_none_or(|error| error.kind() == Kind::Invalid) {
+                self.at.store(at, Ordering::Relaxed);
+                return connected;
+            }
+        }
+    }
 }
 
 impl Connector for Sockets {
     fn name(&self) -> String {
-        self.address.to_string()
+        self.addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(" or ")
     }
 
     fn connect(&self) -> Connecting<'_> {
-        Box::pin(connect(&self.address, self.tls.as_ref()))
+        Box::pin(self.connect_to_one())
     }
 
     fn draw(&self) -> f64 {
@@ -54,6 +79,6 @@ impl Connector for Sockets {
     }
 
     fn refusal(&self, error: &Error) -> Option<Error> {
-        tls::refusal(&self.address, error)
+        tls::refusal(&self.addresses[self.at.load(Ordering::Relaxed) % self.addresses.len()], error)
     }
 }

@@ -69,18 +69,23 @@ impl AsyncClient {
             Ok((tls, Client::connect(&text, blocking)?))
         });
         let (tls, client) = connected.await?;
-        let (keyspace, connector) = (client.keyspace().clone(), Arc::new(Sockets { address: parsed, tls }));
+        let (keyspace, connector) = (client.keyspace().clone(), Arc::new(Sockets::new(vec![parsed], tls)));
         Ok(AsyncClient::new(Some(client), keyspace, connector, options))
     }
 
-    /// A client of a keyspace that is known, without a connection yet: the first call makes one. It has no blocking client.
+    /// A client of a server with these addresses and of a keyspace that is known, without a connection yet: the first call makes
+    /// one. It has no blocking client.
     ///
     /// # Errors
-    /// `Invalid` for an address that is none, or certificates that cannot be read.
-    pub fn lazy(address: &str, keyspace: Keyspace, options: Options) -> Result<AsyncClient> {
-        let address: Address = address.parse()?;
-        let tls = matches!(address, Address::Tls(..)).then(|| tls::config(&options.tls)).transpose()?;
-        Ok(AsyncClient::new(None, keyspace, Arc::new(Sockets { address, tls }), options))
+    /// `Invalid` for no address, one that is none, or certificates that cannot be read.
+    pub fn lazy<A: AsRef<str>>(addresses: &[A], keyspace: Keyspace, options: Options) -> Result<AsyncClient> {
+        let addresses = addresses.iter().map(|one| one.as_ref().parse()).collect::<Result<Vec<Address>>>()?;
+        if addresses.is_empty() {
+            return Err(Error::invalid("a server without an address"));
+        }
+        let is_tls = addresses.iter().any(|address| matches!(address, Address::Tls(..)));
+        let tls = is_tls.then(|| tls::config(&options.tls)).transpose()?;
+        Ok(AsyncClient::new(None, keyspace, Arc::new(Sockets::new(addresses, tls)), options))
     }
 
     /// A client whose connections somebody else makes, for this keyspace: a simulator without sockets. It has no blocking client.

@@ -92,10 +92,13 @@ impl Cluster {
         let stores: Vec<Store> = (1..=NODES)
             .map(|id| Store::create(&dir.path().join(format!("n{id}")), &keyspace(), config()).unwrap())
             .collect();
+        // One node has a further address, at which nobody is.
+        let nobody = |id| (id == 2).then(|| dir.path().join("nobody.sock"));
+        let at = |id| nobody(id).into_iter().chain([socket(&dir, id)]).map(|path| format!("unix:{}", path.display()));
         let nodes = stores.iter().zip(1..).map(|(store, id)| forebay_core::map::Node {
             id,
             name: format!("n{id}"),
-            at: vec![format!("unix:{}", socket(&dir, id).display())],
+            at: at(id).collect(),
             domain: format!("rack {id}"),
             holds: store.holding(),
             state: NodeState::Active,
@@ -162,7 +165,7 @@ impl Cluster {
     }
 
     pub(crate) fn addresses(&self) -> Vec<String> {
-        self.map.nodes().iter().map(|node| node.at[0].clone()).collect()
+        self.map.nodes().iter().map(|node| node.at.last().unwrap().clone()).collect()
     }
 
     /// The home of a run.

@@ -6,7 +6,7 @@
 use crate::engine::{Engine, closed};
 use crate::events::Flag;
 use crate::shards::Shard;
-use crate::{OpenEvent, PutOutcome, Store};
+use crate::{OpenEvent, PutOutcome, RUN_OPENS, Store};
 use forebay_core::{Attributes, Error, Primary, Result, Source};
 use forebay_media::hot::Class;
 use std::sync::atomic::Ordering;
@@ -30,12 +30,12 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let sources = engine.check_announcement(how)?;
-        let since = engine.timer().now();
         let deadline = engine.deadline_after(engine.config.put_deadline);
+        let run_opens = deadline.max(engine.deadline_after(RUN_OPENS));
         loop {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
-                Err(Again::UnknownRun(run)) => engine.begin_run(run, since, deadline)?,
+                Err(Again::UnknownRun(run)) => engine.begin_run(run, run_opens)?,
                 Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
                     // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.

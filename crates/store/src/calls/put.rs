@@ -262,12 +262,16 @@ impl Engine {
     /// Waits for what the first try lacked, to the deadline.
     #[cold]
     fn claim_slowly(&self, key: &Key, size: Size, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
-        let since = self.timer().now();
         let deadline = self.deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
+        // What another node has it tells again: its request, with parts of other runs, waits for none.
+        let run_opens = match options.level {
+            Some(Level::Elsewhere) => deadline,
+            _ => deadline.max(self.deadline_after(RUN_OPENS)),
+        };
         let mut again = again;
         loop {
             match again {
-                Again::UnknownRun(run) => self.begin_run(run, since, deadline)?,
+                Again::UnknownRun(run) => self.begin_run(run, run_opens)?,
                 Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
                     // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
@@ -297,15 +301,14 @@ impl Engine {
         }
     }
 
-    /// Opens the run of a first event, or waits a moment for the node that does.
+    /// Opens the run of a first event, or waits a moment for the node that does. A put that waits for no space waits for its run as
+    /// well ([`RUN_OPENS`]): on one node it opens it.
     ///
     /// # Errors
     /// Those of its opening; `Unavailable` past the deadline.
     #[cold]
-    pub(crate) fn begin_run(&self, run: u64, since: Instant, deadline: Instant) -> Result<()> {
-        // A put that waits for no space waits for its run as well: on one node it opens it.
-        let until = deadline.max(since + RUN_OPENS);
-        if self.open_unknown_run(run)? || self.poll(Duration::from_micros(100), until) {
+    pub(crate) fn begin_run(&self, run: u64, deadline: Instant) -> Result<()> {
+        if self.open_unknown_run(run)? || self.poll(Duration::from_micros(100), deadline) {
             return Ok(());
         }
         Err(Error::unavailable(format!(
