@@ -9,7 +9,7 @@ use crate::pool::{Calls, Pool};
 use forebay_core::{Call, Primary, Token};
 use forebay_wire::{WireExtend, WireReader};
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ struct Held {
 
 #[derive(Default)]
 struct Leases {
-    held: HashMap<Token, Held>,
+    held: BTreeMap<Token, Held>,
     is_over: bool,
 }
 

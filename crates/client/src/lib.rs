@@ -12,7 +12,7 @@
 //! *Not here*: how nodes agree (`forebay-cluster`).
 
 // See `clippy.toml`.
-#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod address;
 mod ahead;

@@ -19,6 +19,9 @@
 //!
 //! *Not here*: whose events are whose (`core::map`, and the store that adopted it); several copies, etcd.
 
+// See `clippy.toml`.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod catch_up;
 mod close;
 mod gateway;

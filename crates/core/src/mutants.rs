@@ -8,7 +8,7 @@ thread_local! {
 }
 
 /// The planted faults, with what each does; those of several nodes are found by several only.
-pub const MUTANTS: [(&str, &str); 12] = [
+pub const MUTANTS: [(&str, &str); 13] = [
     ("ack-unfenced", "a put is answered before its record is durable"),
     ("decision-unfenced", "a decision is carried out before its record is durable"),
     ("stale-token", "a verdict is taken under a lease that is over"),
@@ -16,6 +16,7 @@ pub const MUTANTS: [(&str, &str); 12] = [
     ("decided-forgotten", "a fragment of a decided event makes a new one"),
     ("lease-kept", "a lease that ran out is not taken back"),
     ("duplicate-uncounted", "the account has a repeated fragment as offered, and in no outcome"),
+    ("release-forgotten", "a release is answered, and the event stays"),
     ("close-unlogged", "the close of a run is not journaled"),
     ("lost-is-stored", "a client takes a put without an answer for stored"),
     ("moved-undurable", "what a device refused to make durable counts as moved there"),
@@ -24,11 +25,12 @@ pub const MUTANTS: [(&str, &str); 12] = [
 ];
 
 /// The planted faults of a cluster, with what each does.
-pub const CLUSTER_MUTANTS: [(&str, &str); 9] = [
+pub const CLUSTER_MUTANTS: [(&str, &str); 10] = [
     ("close-alone", "the home of a run closes it without asking the other nodes"),
     ("order-late", "a node does what its home has replaced, when an old connection brings it"),
     ("policy-alone", "each node of a cluster masks sources by what it has counted itself"),
     ("catch-up-skipped", "a node that was away counts as up without being told what it missed"),
+    ("all-lead", "a node leads each event that is brought to it"),
     ("departure-lost", "names of what ended are forgotten where a holder did not take them"),
     ("telling-forgotten", "a holder takes its home's silence for an answer"),
     ("holder-is-home", "a client with an earlier map takes a holder's word for that of the home"),

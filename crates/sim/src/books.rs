@@ -1,8 +1,8 @@
 //! The simulator's own account: what was offered, answered, granted and decided; and what must hold of it.
 //!
 //! *Invariants checked*: what was answered as stored is readable, with its bytes, until its event ends; late and closed are
-//! final; an event has one verdict, and is granted no more after it; a token is given once; a grant has what was stored before;
-//! the ledger balances and agrees.
+//! final; an event has one verdict, and is granted no more after it; what was released is gone; a token is given once; a grant has
+//! what was stored before; the ledger balances and agrees.
 
 use crate::net::Place;
 use crate::world::CALM;
@@ -51,7 +51,8 @@ pub(crate) struct EventBook {
     verdict: Option<(Token, Judged, Instant)>,
     /// Verdicts without an answer.
     perhaps: Vec<(Token, Judged)>,
-    released: Option<Known>,
+    /// And when it was known.
+    released: Option<(Known, Instant)>,
     /// Sources whose fragments the archive has.
     archived: BTreeSet<u64>,
     /// When it was granted last.
@@ -172,6 +173,9 @@ impl Books {
         {
             return Err(format!("{run}/{event}: granted again ({token}) after it was {judged:?} by {by}"));
         }
+        if book.released.is_some_and(|(known, when)| known == Known::Yes && when < began) {
+            return Err(format!("{run}/{event}: granted ({token}) after it was released"));
+        }
         for (source, bytes) in fragments {
             check_bytes(&format!("{run}/{event}/{source}"), book.puts.get(source), |offered| offered == bytes)?;
         }
@@ -208,8 +212,8 @@ impl Books {
     /// An accepted event was released, as far as the operator knows.
     pub(crate) fn released(&mut self, (run, event): (u64, u64), known: Known) {
         let released = &mut self.event(run, event).released;
-        if known != Known::No && *released != Some(Known::Yes) {
-            *released = Some(known);
+        if known != Known::No && released.is_none_or(|(before, _)| before != Known::Yes) {
+            *released = Some((known, Instant::now()));
         }
     }
 
@@ -255,6 +259,9 @@ impl Books {
                 Ok(())
             };
         };
+        if book.released.is_some_and(|(known, _)| known == Known::Yes) {
+            return Err(format!("{name}: released, and found {}", state.name()));
+        }
         match (book.verdict, state) {
             (Some((_, Judged::Accepted, _)), LiveState::Accepted) => {}
             (None, LiveState::Accepted) if !book.perhaps.iter().any(|(_, judged)| *judged == Judged::Accepted) => {

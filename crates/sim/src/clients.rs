@@ -27,7 +27,16 @@ pub(crate) enum Clients {
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     Open(u64, RunConfig),
-    Mask { run: u64, source: Source, set: bool },
+    Mask {
+        run: u64,
+        source: Source,
+        set: bool,
+    },
+    Pause(u64),
+    Resume(u64),
+    Hold(u64),
+    /// Of all holds.
+    LetGo,
     Stop(u64),
     Close(u64),
 }
@@ -38,6 +47,10 @@ impl Order {
             Order::Open(..) => "open",
             Order::Mask { set: true, .. } => "mask",
             Order::Mask { set: false, .. } => "unmask",
+            Order::Pause(_) => "pause",
+            Order::Resume(_) => "resume",
+            Order::Hold(_) => "hold",
+            Order::LetGo => "let go",
             Order::Stop(_) => "stop",
             Order::Close(_) => "close",
         }
@@ -145,6 +158,10 @@ fn about_run<S: OperatedStore>(store: &S, order: &Order) -> Result<()> {
         Order::Open(run, config) => store.run_open(*run, config),
         Order::Mask { run, source, set: true } => store.mask(*run, source, None),
         Order::Mask { run, source, set: false } => store.unmask(*run, source, None),
+        Order::Pause(run) => store.run_pause(*run),
+        Order::Resume(run) => store.run_resume(*run),
+        Order::Hold(run) => store.hold(Some(*run), &[]).map(drop),
+        Order::LetGo => store.holds()?.iter().try_for_each(|hold| store.release_hold(hold.id).map(drop)),
         Order::Stop(run) => store.run_stop(*run),
         Order::Close(run) => store.run_close(*run).map(drop),
     }

@@ -13,7 +13,7 @@ pub(crate) enum Fault {
     Kill { node: Place, step: u64, down: Duration },
     /// Its machine loses power likewise: what was not flushed is gone, word by word.
     PowerLoss { node: Place, step: u64, seed: u64, down: Duration },
-    /// Nothing of it runs for a while.
+    /// Its ticks stop for a while, and nothing goes into it or out of it. Timers of its sessions and its tasks go on.
     Pause(Place, Duration),
     /// Nothing arrives at a node.
     Deaf(Place, Duration),

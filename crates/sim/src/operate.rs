@@ -67,9 +67,15 @@ pub(crate) fn operate(world: &Rc<World>) {
             }
             if is_overtaken || random.random_bool(0.1) {
                 let source = world.keyspace.schema.source_of(&key(world, (run, 0, SOURCES - 1)));
-                for set in [true, false] {
-                    let masked = until_done(world, &clients, &Order::Mask { run, source: source.clone(), set });
-                    world.check(masked.map_err(|error| format!("run {run}: no mask: {error}")));
+                let mask = |set| Order::Mask { run, source: source.clone(), set };
+                let pairs = [
+                    [mask(true), mask(false)],
+                    [Order::Pause(run), Order::Resume(run)],
+                    [Order::Hold(run), Order::LetGo],
+                ];
+                for order in &pairs[random.random_range(0..pairs.len())] {
+                    let done = until_done(world, &clients, order);
+                    world.check(done.map_err(|error| format!("run {run}: no {}: {error}", order.name())));
                     wait(sleep(Duration::from_secs(3)));
                 }
             }
@@ -83,6 +89,8 @@ pub(crate) fn operate(world: &Rc<World>) {
                 return;
             }
             release(world, run, !has_movers || stopped.elapsed() > MOVERS);
+            // One that was asked for over a connection that others overtook may begin only now.
+            let _ = ordered(world, &clients, &Order::LetGo);
             match ordered(world, &clients, &Order::Close(run)) {
                 Ok(()) => break,
                 // Closed before a kill that took the answer.

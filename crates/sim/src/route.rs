@@ -51,6 +51,13 @@ impl World {
         [holders.map_or(home, |nodes| nodes[0]), home].map(usize::from)
     }
 
+    /// Whether a node may have anything of a run.
+    pub(crate) fn has_part(&self, run: u64, place: Place) -> bool {
+        let map = self.map.borrow();
+        let placement = map.as_ref().and_then(|map| map.keyspace(KEYSPACE));
+        placement.is_none_or(|placement| placement.has_part(run, place as u16))
+    }
+
     /// The home of an event.
     pub(crate) fn home(&self, primary: &Primary) -> Place {
         self.places(primary, 0)[1]

@@ -6,7 +6,7 @@ use crate::net::Place;
 use crate::node::Life;
 use crate::work::key;
 use crate::world::{CALM, SOURCES, World};
-use forebay_core::{Elsewhere, Error, Level, Sources, Tally};
+use forebay_core::{Bounds, Elsewhere, Error, Level, Sources, Tally};
 use forebay_store::{RunState, RunStatus};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn look(world: &World) {
     let lives = world.lives();
     let mut checked = Ok(());
     for (place, life) in &lives {
-        checked = checked.and(life.check()).and_then(|()| verify_closed(world, life));
+        checked = checked.and(life.check()).and_then(|()| verify_closed(world, *place, life));
         checked = checked.and_then(|()| verify_map(world, *place, life));
         checked = checked.map_err(|what| format!("node {place}: {what}"));
     }
@@ -31,6 +31,7 @@ fn look(world: &World) {
         for event in events {
             checked = checked.and_then(|()| verify_event(world, run, event));
         }
+        checked = checked.and_then(|()| verify_homes(world, &lives, run));
         // The account is that of all nodes.
         if lives.len() == world.members.len() {
             checked = checked.and_then(|()| verify_account(world, &lives, run));
@@ -42,13 +43,31 @@ fn look(world: &World) {
     }
 }
 
+/// An event lives at its home only.
+fn verify_homes(world: &World, lives: &[(Place, Rc<Life>)], run: u64) -> Result<(), String> {
+    let bounds = Bounds::parse(&world.keyspace.schema, &run.to_string()).map_err(|error| error.to_string())?;
+    for (place, life) in lives {
+        let events = life.store.events(&bounds).map_err(|error| format!("run {run} on node {place}: {error}"))?;
+        if let Some(event) = events.iter().find(|event| world.home(&event.primary) != *place) {
+            let (name, home) = (world.keyspace.schema.text(event.primary.as_bytes()), world.home(&event.primary));
+            return Err(format!("{name}: {} on node {place}, and its home is node {home}", event.state.name()));
+        }
+    }
+    Ok(())
+}
+
 /// A node goes by a map that there is, and never by an earlier one than before.
 fn verify_map(world: &World, place: Place, life: &Life) -> Result<(), String> {
     let (written, adopted) = (world.map.borrow().clone(), life.store.adopted_map());
     let before = world.members[place - 1].epoch.replace(life.store.epoch());
     match (written, adopted) {
         (None, None) => Ok(()),
-        (Some(written), Some((map, _))) if (before..=written.epoch()).contains(&map.epoch()) => Ok(()),
+        (Some(written), Some((map, _)))
+            if (before..=written.epoch()).contains(&map.epoch())
+                && (map.epoch() < written.epoch() || map.hash() == written.hash()) =>
+        {
+            Ok(())
+        }
         (written, adopted) => {
             let [written, adopted] = [written, adopted.map(|(map, _)| map)].map(|map| map.map(|map| map.epoch()));
             Err(format!("a map of epoch {adopted:?} after {before}; the last one that was written has {written:?}"))
@@ -65,10 +84,12 @@ pub(crate) fn verify_unclosed(world: &World, run: u64, refused: &Error) {
     }
 }
 
-fn verify_closed(world: &World, life: &Life) -> Result<(), String> {
+fn verify_closed(world: &World, place: Place, life: &Life) -> Result<(), String> {
     let states = life.store.runs();
     for (&run, book) in &world.books.borrow().runs {
-        if book.closed.is_some() && states.iter().any(|status| status.run == run && status.state != RunState::Closed) {
+        // Others are told of the close when they are reached.
+        let is_closed = book.closed.is_some() && world.has_part(run, place);
+        if is_closed && states.iter().any(|status| status.run == run && status.state != RunState::Closed) {
             return Err(format!("run {run}: closed, and open again"));
         }
     }
@@ -147,7 +168,8 @@ fn verify_same(world: &World) -> Result<(), String> {
     let Some((run, opened)) = world.run.get().filter(|(_, opened)| opened.elapsed() > CALM) else { return Ok(()) };
     let status = |life: &Life| {
         let status = life.store.runs().into_iter().find(|status| status.run == run);
-        status.map(|status| (status.state, status.masked, life.store.epoch()))
+        let holds: Vec<_> = life.store.holds().iter().map(|hold| hold.id).collect();
+        status.map(|status| (status.state, status.masked, holds, life.store.epoch()))
     };
     let states: Vec<_> = world.lives().iter().map(|(place, life)| (*place, status(life))).collect();
     if let Some((place, _)) = states.iter().find(|state| state.1.is_none()) {

@@ -127,6 +127,12 @@ impl KeyspaceMap {
         behind.checked_sub(1).map(|at| &self.tables[at])
     }
 
+    /// Whether a node may have anything of a run: events that it leads or copies, or bytes of a source.
+    pub fn has_part(&self, run: u64, node: u16) -> bool {
+        self.layout_for(run).groups().iter().any(|group| group.has(node))
+            || self.table_for(run).is_some_and(|table| table.has_holder(node))
+    }
+
     /// The node that keeps what a source of a ring puts in a run: that of the run's table. `None` where no table names it.
     pub fn ring_holder(&self, source: &SourceId, run: u32) -> Option<u16> {
         self.table_for(u64::from(run))?.holders(source.parts(&mut [0; SOURCE_PARTS_MAX]))?.first().copied()

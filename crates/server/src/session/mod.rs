@@ -15,6 +15,9 @@
 //!
 //! *On failure*: leases whose answer could not be sent stay out until their time is over; reservations are given back.
 
+// See `clippy.toml` of this crate.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod calls;
 mod control;
 pub(crate) mod drive;

@@ -32,6 +32,7 @@ use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
 use crate::time;
 use forebay_core::map::{Role, Seat};
+use forebay_core::mutants::is_planted;
 use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, SeededHasher, Signature, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept};
@@ -224,7 +225,8 @@ impl Engine {
     /// What this node is for an event; its home, where there is no cluster.
     #[inline]
     pub(crate) fn role(&self, shard: &Shard, primary: &[u8]) -> Role {
-        shard.seat.as_ref().map_or(Role::Home, |seat| seat.role(self.keyspace.schema.run_of(primary), primary))
+        let seat = shard.seat.as_ref().filter(|_| !is_planted("all-lead"));
+        seat.map_or(Role::Home, |seat| seat.role(self.keyspace.schema.run_of(primary), primary))
     }
 
     /// The epoch of an event's slot; 0 outside of a cluster.
