@@ -196,6 +196,20 @@ fn bytes_stay_with_their_holder_and_the_home_counts_them() {
     assert_eq!((ledger.late.fragments, ledger.imbalance()), (1, None));
 }
 
+#[test]
+fn a_conflict_is_in_the_account_of_who_has_the_bytes() {
+    let two = Two::new();
+    let (home, holder, other) = (two.store(1), two.store(2), two.key(1, 0, 2));
+    assert_eq!(put(holder, &other, BYTES).unwrap(), PutOutcome::Stored);
+    for known in 0..2 {
+        assert_eq!(two.tell(Report::Prompt), (1 - known, 0));
+        refused(put(holder, &other, b"other bytes"), Kind::Conflict);
+    }
+    let [at_home, at_holder] = [home, holder].map(|store| store.ledger(RUN).unwrap());
+    assert_eq!((at_home.offered.fragments, at_home.conflict.fragments, at_home.imbalance()), (1, 0, None));
+    assert_eq!((at_holder.offered.fragments, at_holder.conflict.fragments, at_holder.imbalance()), (2, 2, None));
+}
+
 #[derive(Default)]
 struct Asked(AtomicU64);
 

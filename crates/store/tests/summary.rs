@@ -7,7 +7,7 @@ use common::{TempDir, refused};
 use forebay_core::{
     Clock, Completeness, Keyspace, Kind, ManualClock, MaskRecord, PrescaleFactor, PrescaleRecord, Signature,
 };
-use forebay_store::{Config, Store};
+use forebay_store::{Config, LedgerBy, Store};
 use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,6 +103,52 @@ fn a_closed_run_keeps_its_summary_in_the_directory() {
     assert_eq!((by(0), by(1)), ((None, Some("1/9")), (Some("auto"), None)));
     std::fs::remove_file(&file).unwrap();
     refused(store.run_summary(RUN), Kind::Corrupt);
+}
+
+/// Accepts event 1, rejects event 2, each of one fragment, and closes their run.
+fn decide_and_close(store: &Store) {
+    let mut run = keyspace().run;
+    run.completeness = Completeness::Count(1);
+    store.run_open(RUN, &run).unwrap();
+    for event in 1..=2 {
+        let key = store.schema().key(&[RUN, event, event]).unwrap();
+        let _ = store.put(&key, b"12345", &forebay_store::PutOptions::default()).unwrap();
+        let lease = store.get_any(&forebay_store::GetAny::default()).unwrap().pop().unwrap();
+        if event == 1 { lease.accept(&["main"]) } else { lease.reject() }.unwrap();
+    }
+    store.run_stop(RUN).unwrap();
+    let _ = store.run_close(RUN).unwrap();
+}
+
+/// The account of the run by source: name, live and ended fragments.
+fn by_source(store: &Store) -> Vec<(String, u64, u64)> {
+    let rows = store.ledger_by(RUN, LedgerBy::Source).unwrap();
+    rows.into_iter().map(|row| (row.name, row.live.fragments, row.ended.fragments)).collect()
+}
+
+/// Without a summary the next life knows the sources of what is live; what has ended is without a name.
+#[test]
+fn the_account_by_source_of_a_closed_run_needs_its_summary() {
+    let row = |name: &str, live, ended| (name.to_owned(), live, ended);
+    let whole = [row("1", 1, 0), row("2", 0, 1)];
+    let rest = [row("1", 1, 0), row("unknown", 0, 1)];
+    // This one keeps no summary.
+    let medium = SimMedium::new(4 << 20);
+    let store = Store::create_on(medium.clone(), &keyspace(), config()).unwrap();
+    decide_and_close(&store);
+    assert_eq!(by_source(&store), whole);
+    store.close().unwrap();
+    let store = Store::open_on(medium.after_kill(medium.killed_now()), &keyspace(), config()).unwrap();
+    assert_eq!(by_source(&store), rest);
+    // This one loses it.
+    let dir = TempDir::new();
+    let store = Store::create(dir.path(), &keyspace(), config()).unwrap();
+    decide_and_close(&store);
+    store.close().unwrap();
+    let store = Store::open(dir.path(), config()).unwrap();
+    assert_eq!(by_source(&store), whole);
+    std::fs::remove_file(dir.path().join("runs/run-1.json")).unwrap();
+    assert_eq!(by_source(&store), rest);
 }
 
 #[test]

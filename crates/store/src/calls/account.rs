@@ -4,7 +4,7 @@ use crate::engine::{Engine, closed};
 use crate::events::{Flag, GroupAccount, Until};
 use crate::limits::BATCH_RUNS;
 use crate::runs::KnownRun;
-use crate::{LedgerBy, LedgerRow, RunState, RunStatus, Store};
+use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, SourceStatus, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, Tally};
 use forebay_media::bytes::Decision;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl Store {
 
     /// The account of a run by stream, by source, or by the attribute that the keyspace names. Walks all live events of
     /// the run: for people, not for every second. What a crash left without a name is in a row `unknown`, so that
-    /// the rows by source and by attribute sum to the ledger.
+    /// the rows by source and by attribute sum to the ledger. Those of a closed run by source come from its summary.
     ///
     /// # Errors
     /// `Invalid` for an unknown run, or by attribute where the keyspace has no `ledger_by`; `Closed`.
@@ -187,7 +187,7 @@ impl Engine {
 
     fn by_source(&self, run: u64) -> Result<Vec<LedgerRow>> {
         let schema = &self.keyspace.schema;
-        let (counts, _) = self.source_counts(run);
+        let mut counts = self.stored_by_source(run)?;
         let mut live: BTreeMap<Vec<u8>, Tally> = BTreeMap::new();
         let mut later = Vec::new();
         for cell in &self.shards.cells {
@@ -208,6 +208,8 @@ impl Engine {
                 live.entry(source).or_default().bytes += bytes;
             }
         }
+        // What is live has a name, whatever became of the figures.
+        live.keys().for_each(|source| _ = counts.entry(source.clone()).or_default());
         // Read after the rows: what arrives in between makes a row `unknown`, never a sum that is too small.
         let stored = self.sum_ledger(run).stored;
         let (mut fragments, mut bytes) = (0_u64, 0_u64);
@@ -233,6 +235,21 @@ impl Engine {
             rows.push(LedgerRow { name: "unknown".to_owned(), ended: rest, ..LedgerRow::default() });
         }
         Ok(rows)
+    }
+
+    /// Fragments and bytes that each source of a run stored.
+    fn stored_by_source(&self, run: u64) -> Result<BTreeMap<Vec<u8>, Tally>> {
+        let tally = |fragments, bytes| Tally { events: 0, fragments, bytes };
+        let (counts, _) = self.source_counts(run);
+        let counts = counts.into_iter().map(|(source, count)| (source, tally(count.fragments, count.bytes))).collect();
+        // Asked after the counts: a close says that the run is closed before it drops them.
+        let closed = self.known(&mut self.runs.known.lock(), run)?.state == RunState::Closed;
+        let packed = |row: &SourceStatus| self.keyspace.schema.parse_source(&row.source).map(|source| source.to_vec());
+        let kept = |summary: RunSummary| -> Result<BTreeMap<Vec<u8>, Tally>> {
+            summary.sources.iter().map(|row| Ok((packed(row)?, tally(row.fragments, row.bytes)))).collect()
+        };
+        // Without the file, what the shards still have: the rest is `unknown`.
+        Ok(if closed { self.read_summary(run).and_then(kept).unwrap_or(counts) } else { counts })
     }
 
     pub(super) fn by_attribute(&self, run: u64) -> Vec<LedgerRow> {

@@ -46,7 +46,8 @@ impl Engine {
         let Some(run) = shard.events.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
             return Err(Error::internal("a fragment of an unknown run"));
         };
-        if self.books(&shard, key) {
+        // A conflict is the last word of whoever has the bytes: their home does not hear of it.
+        if !same || self.books(&shard, key) {
             let ledger = &mut shard.events.runs[run as usize].ledger;
             ledger.offered += offered;
             match same {

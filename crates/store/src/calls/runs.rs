@@ -234,7 +234,12 @@ impl Engine {
                     of_run.closing && of_run.open.len() == 0,
                     "run {run}: nothing came since it was summed up"
                 );
+                let sources = std::mem::take(&mut of_run.sources);
                 of_run.enter(RunState::Closed, now);
+                // Its account by source reads them from the summary; without a directory there is none.
+                if self.life.dir.is_none() {
+                    of_run.sources = sources;
+                }
             }
             let schema = &self.keyspace.schema;
             let (gone, kept): (Vec<Kept>, Vec<Kept>) =

@@ -77,7 +77,7 @@ impl Engine {
         })
     }
 
-    fn read_summary(&self, run: u64) -> Result<RunSummary> {
+    pub(super) fn read_summary(&self, run: u64) -> Result<RunSummary> {
         let Some(path) = self.summary_path(run) else {
             return Err(Error::invalid(format!("run {run} is closed; a store without a directory keeps no summary")));
         };

@@ -252,7 +252,7 @@ impl Run {
         self.closing && self.state != RunState::Closed
     }
 
-    /// A closed run answers for all its events; what its sources did is in its summary.
+    /// A closed run answers for all its events; what its sources did is in its summary (`calls/account.rs` reads it there).
     fn forget_decided(&mut self) {
         // A store sees thousands of runs: what each leaves in memory for good is its ledger.
         self.sources = SourceCounts::default();

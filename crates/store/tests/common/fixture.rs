@@ -40,6 +40,12 @@ fn copy_store(from: &Path, to: &Path) {
             std::fs::copy(from.join(name), to.join(name)).unwrap();
         }
     }
+    if let Ok(summaries) = std::fs::read_dir(from.join("runs")) {
+        std::fs::create_dir_all(to.join("runs")).unwrap();
+        for file in summaries.map(|file| file.unwrap()) {
+            std::fs::copy(file.path(), to.join("runs").join(file.file_name())).unwrap();
+        }
+    }
     for node in (2..).map(|node| format!("node-{node}")).take_while(|node| from.join(node).is_dir()) {
         copy_store(&from.join(&node), &to.join(&node));
     }

@@ -166,3 +166,30 @@ fn the_summary_of_a_run_has_all_its_accounts() {
     store.reopen();
     assert_eq!(store.ledger(RUN).unwrap(), summary.ledger);
 }
+
+/// What a run's sources did is not forgotten with its close; what is released later has ended.
+#[test]
+fn a_closed_run_keeps_its_rows_by_source() {
+    let mut store = Fixture::new(&staged(2));
+    for event in 1..=3 {
+        store.stored(event, 0, &[1; 10]);
+        store.stored(event, 1, &[2; 5]);
+    }
+    store.run_stop(RUN).unwrap();
+    store.take(1).accept(&["main"]).unwrap();
+    store.take(2).accept(&["main"]).unwrap();
+    store.take(3).reject().unwrap();
+    let rows = |store: &Fixture| {
+        let rows = store.ledger_by(RUN, LedgerBy::Source).unwrap();
+        let row =
+            |row: LedgerRow| (row.name, (row.live.fragments, row.live.bytes), (row.ended.fragments, row.ended.bytes));
+        rows.into_iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |name: &str, live, ended| (name.to_owned(), live, ended);
+    let two_live = [row("0", (2, 20), (1, 10)), row("1", (2, 10), (1, 5))];
+    assert_eq!(rows(&store), two_live);
+    let _ = store.run_close(RUN).unwrap();
+    store.in_every_life(|store| assert_eq!(rows(store), two_live));
+    assert!(store.release(&store.primary(2)).unwrap());
+    store.in_every_life(|store| assert_eq!(rows(store), [row("0", (1, 10), (2, 20)), row("1", (1, 5), (2, 10))]));
+}
