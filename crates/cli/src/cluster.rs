@@ -2,9 +2,11 @@
 
 use crate::open::{Opened, Place};
 use crate::output::{Answer, Output};
+use crate::part::{LOOK, Part};
+use forebay_client::{Client, ClusterClient, Options};
 use forebay_cluster::Status;
 use forebay_core::map::{Change, ClusterMap, Hex128, Node, NodeState};
-use forebay_core::{Either, Error, Random, Result, SystemRandom};
+use forebay_core::{Either, Error, Kind, Random, Result, SystemRandom};
 use forebay_store::Store;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,8 @@ Example: three nodes on this machine, and what became of the first run on all of
 
 const CHANGE_HELP: &str = "\
 Write the next map: a node is taken out of new runs, or gets a share of them, or a look-up table says which nodes hold the bytes of which \
-sources (`--table`, for each range of sources; each source once, in ascending order, and all of them). Runs that have begun stay where they are, so `--from-run` is \
+sources (`--table`, for each range of sources: each source once, in ascending order). Name every source that will be put: a put of one that the \
+table lacks is refused (`Invalid`). Runs that have begun stay where they are, so `--from-run` is \
 a number that no node has begun: choose it well above the next run. Give the new file to one node in place of its old one, and send that \
 node SIGHUP (or restart it): the others learn it from there. A node that is away learns it when it is back.
 
@@ -40,19 +43,16 @@ Example: a ring on both, of which readers see one:
   forebay window tcp://daq01:7440,tcp://daq02:7440 --keyspace links --last 10ms";
 
 const CHECK_HELP: &str = "\
-Check a file with a map: its rules, and with a PLACE whether every node of the cluster may adopt it. What is wrong is named, with exit \
-code 1.
+Check a file with a map: its rules, and with ADDRESSES whether every node of the cluster may adopt it, and answers at each address that the \
+map has for it. A node that gets no slots and no sources of new runs need not answer. What is wrong is named, with exit code 1.
 
 Example:
   forebay cluster check map-2.json
   forebay cluster check map-2.json tcp://daq01:7440,tcp://daq02:7440";
 
-/// How long a node is waited for where all are looked at.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
-
 const STATUS_HELP: &str = "\
 Show each node of a cluster: whether it answers, the epoch of the map that it goes by, its runs and fill, and which other nodes it cannot \
-reach. The exit code is 1 where a node does not answer, is behind, or goes by another map than the others.
+reach. Of a node that does not answer it says which slots it leads in new runs, and which sources it holds. The exit code is 1 where a node does not answer, is behind, or goes by another map than the others.
 
 Example:
   forebay cluster status tcp://daq01:7440,tcp://daq02:7440";
@@ -176,9 +176,8 @@ fn number(store: Hex128, lost_in: u32) -> String {
 
 /// Reads a map.
 pub(crate) fn read(file: &Path) -> Result<ClusterMap> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Error::invalid(format!("{}: the map cannot be read: {error}", file.display())).with_source(error)
-    })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Error::invalid(format!("{}: the map cannot be read", file.display())).with_source(error))?;
     ClusterMap::from_json(&text).map_err(|error| Error::invalid(format!("{}: {}", file.display(), error.message())))
 }
 
@@ -188,8 +187,12 @@ fn write(file: &Path, map: &ClusterMap) -> Result<()> {
         std::io::Write::write_all(&mut new, map.to_json().as_bytes())?;
         new.sync_all()
     };
-    write().map_err(|error: std::io::Error| {
-        Error::invalid(format!("{}: the map cannot be written: {error}", file.display())).with_source(error)
+    write().map_err(|error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::invalid(format!(
+            "{}: this file is there already, and no map is written over another: name a new file, or remove this one",
+            file.display()
+        )),
+        _ => Error::invalid(format!("{}: the map cannot be written", file.display())).with_source(error),
     })
 }
 
@@ -292,26 +295,42 @@ impl Check {
         let map = read(&self.file)?;
         let mut problems = Vec::new();
         if let Some(addresses) = &self.nodes {
-            let cluster = forebay_client::ClusterClient::connect(
-                &crate::connect::nodes_of(addresses),
-                self.identity.options("forebay")?,
-            )?
-            .within(LOOK);
-            for node in cluster.map().nodes().iter().filter(|node| node.state != NodeState::Gone) {
-                let may = || {
-                    let client = cluster.node(node.id)?;
+            let options = Options { deadline: LOOK, ..self.identity.options("forebay")? };
+            let cluster = ClusterClient::connect(&crate::connect::nodes_of(addresses), options.clone())?;
+            let options = Options { keyspace: cluster.keyspace().name.clone(), ..options };
+            let before = cluster.map();
+            for node in map.nodes().iter().filter(|node| node.state != NodeState::Gone) {
+                let name = format!("node {} (`{}`)", node.id, node.name);
+                let has_part = map.keyspaces().any(|(name, _)| !Part::of(&map, name, u64::MAX, node.id).is_empty());
+                let mut reached = None;
+                for at in &node.at {
+                    match Client::connect(at, options.clone()) {
+                        Ok(client) => reached = Some(client),
+                        Err(error) if error.kind() == Kind::Unavailable && !has_part => {
+                            let why = "the map gives it no part of new runs, so it need not answer";
+                            out.note(format!("note: {name}: {}; {why}", error.message()));
+                        }
+                        Err(error) => problems.push(format!("{name}: {}", error.message())),
+                    }
+                }
+                // Where it listens by the map that is in force.
+                let reached = reached.or_else(|| cluster.node(node.id).ok());
+                let may = |client: Client| {
                     let own = ClusterMap::from_json(&client.map_text()?)?;
                     let last = client.runs()?.iter().map(|status| status.run).max();
                     own.succeeds(&map, Some(last.unwrap_or(0)))
                 };
-                if let Err(error) = may() {
-                    problems.push(format!("node {} (`{}`): {}", node.id, node.name, error.message()));
+                // One that is added may be in no cluster yet.
+                let asked = reached.filter(|_| before.node(node.id).is_some());
+                if let Some(Err(error)) = asked.map(may) {
+                    problems.push(format!("{name}: {}", error.message()));
                 }
             }
         }
         if problems.is_empty() {
             return say(&map, &self.file, out);
         }
+        out.json(&json!({ "file": self.file, "problems": problems }))?;
         out.problems(&problems)
     }
 }
@@ -323,7 +342,7 @@ impl Nodes {
             Opened::There(Either::Here(client)) => client.cluster()?.within(LOOK),
             Opened::Here(_) => return Err(Error::invalid("a directory is no cluster: give addresses of its nodes")),
         };
-        let map = cluster.map();
+        let (map, keyspace) = (cluster.map(), &cluster.keyspace().name);
         let (mut rows, mut epochs, mut all_well) = (Vec::new(), Vec::new(), true);
         for node in map.nodes().iter().filter(|node| node.state != NodeState::Gone) {
             let seen = cluster.node(node.id).and_then(|client| {
@@ -332,6 +351,7 @@ impl Nodes {
                 Ok((status, client.stats()?, client.runs()?.len()))
             });
             let name = format!("{:>3} {:<16}", node.id, node.name);
+            let part = Part::of(&map, keyspace, u64::MAX, node.id);
             match seen {
                 Ok((status, stats, runs)) => {
                     let trouble: Vec<String> = status
@@ -349,12 +369,16 @@ impl Nodes {
                         format!("{:.0} %", stats.fill * 100.0),
                         said.join("; ")
                     ))?;
-                    rows.push(json!({ "node": node.id, "name": node.name, "status": status, "fill": stats.fill, "runs": runs }));
+                    rows.push(json!({ "node": node.id, "name": node.name, "part": part, "status": status, "fill": stats.fill, "runs": runs }));
                 }
                 Err(error) => {
                     all_well = false;
-                    out.line(format!("{name} does not answer: {}", error.message()))?;
-                    rows.push(json!({ "node": node.id, "name": node.name, "error": error.message() }));
+                    out.line(format!(
+                        "{name} does not answer: {}\n{:20} its part of new runs: {part}",
+                        error.message(),
+                        ""
+                    ))?;
+                    rows.push(json!({ "node": node.id, "name": node.name, "part": part, "error": error.message() }));
                 }
             }
         }

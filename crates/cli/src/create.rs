@@ -2,7 +2,7 @@
 //! from its file.
 
 use crate::output::{Answer, Output};
-use crate::{levels, units};
+use crate::{levels, open, units};
 use forebay_core::{AttributeSchema, Completeness, Error, Keyspace, Result, RingKeyspace};
 use forebay_ring::{Ring, RingConfig};
 use forebay_store::{Config, Store, WarmDevice};
@@ -83,6 +83,11 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        if let Some(address) = open::address(&self.dir) {
+            return Err(Error::invalid(format!(
+                "create works on directories only, and {address} is the address of a server"
+            )));
+        }
         let text = self.keyspace.as_deref().map(read_file).transpose()?;
         let keyspace = match &text {
             Some(text) if RingKeyspace::is_named_by(text) => return self.ring(&RingKeyspace::from_toml(text)?, out),

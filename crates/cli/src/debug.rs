@@ -102,7 +102,11 @@ fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
         let (key, bytes) = (name(info.key.as_bytes()), units::bytes(info.bytes.into()));
         out.line(format!("conflict {key:<13} {bytes}, crc32c {:08x}", info.checksum))?;
     }
-    out.line(stats.alarm.unwrap_or_else(|| "the debug stream is empty".to_owned()))?;
+    if let Some(alarm) = stats.alarm {
+        out.line(alarm)?;
+    } else if events.is_empty() && conflicts.is_empty() {
+        out.line("the debug stream is empty")?;
+    }
     Ok(Answer::Yes)
 }
 

@@ -33,6 +33,7 @@ mod minidaq;
 mod mover;
 mod open;
 mod output;
+mod part;
 mod plan;
 mod play;
 mod put;

@@ -137,8 +137,7 @@ impl Place {
     }
 
     fn address(&self) -> Option<&str> {
-        let text = self.place.to_str()?;
-        ["tcp://", "tls://", "unix:"].iter().any(|scheme| text.starts_with(scheme)).then_some(text)
+        address(&self.place)
     }
 
     fn connected(&self, address: &str) -> Result<Opened> {
@@ -199,6 +198,12 @@ impl Place {
             ),
         ))
     }
+}
+
+/// The address of a server, or those of several nodes, in place of a directory.
+pub(crate) fn address(place: &Path) -> Option<&str> {
+    let text = place.to_str()?;
+    ["tcp://", "tls://", "unix:"].iter().any(|scheme| text.starts_with(scheme)).then_some(text)
 }
 
 /// The store of one server.

@@ -3,7 +3,7 @@
 use crate::ledger::{self, account_json, state_name};
 use crate::open::{Close, Opened, Place, of_all_nodes, signed};
 use crate::output::{Answer, Output};
-use crate::{mask, signal, summary, units};
+use crate::{mask, part, signal, summary, units};
 use clap::{Args, Subcommand};
 use forebay_core::{
     Completeness, Either, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, PrescaleFactor,
@@ -141,9 +141,7 @@ impl Run {
         let answer = match &self.action {
             Action::List => list(&store, out),
             Action::Open(open) => open.open(&store, out),
-            Action::Stop { run } => is_known(&store, *run)
-                .and_then(|()| store.run_stop(*run))
-                .and_then(|()| changed(*run, RunState::Stopped, out)),
+            Action::Stop { run } => stop(&store, *run, out),
             Action::Pause { run } => is_known(&store, *run)
                 .and_then(|()| store.run_pause(*run))
                 .and_then(|()| changed(*run, RunState::Paused, out)),
@@ -228,6 +226,27 @@ fn changed(run: u64, state: RunState, out: &mut Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+fn stop(store: &Opened, run: u64, out: &mut Output) -> Result<Answer> {
+    is_known(store, run)?;
+    store.run_stop(run).map_err(|error| match error.kind() {
+        Kind::Invalid => error,
+        _ => with_away(&error, "", &part::away(store, run)),
+    })?;
+    let away = part::away(store, run);
+    out.line(format!("run {run} · {}", state_name(RunState::Stopped)))?;
+    for away in &away {
+        out.line(format!("  {away}"))?;
+    }
+    out.json(&serde_json::json!({ "run": run, "state": RunState::Stopped, "away": away }))?;
+    Ok(Answer::Yes)
+}
+
+/// An error with advice, and with the nodes that do not answer and what waits for each.
+fn with_away(error: &Error, advice: &str, away: &[part::Away]) -> Error {
+    let away: String = away.iter().map(|away| format!("; {away}")).collect();
+    error.in_words(format!("{}{advice}{away}", error.message()))
+}
+
 /// Refuses a run that there is not. In a cluster its home says so: other nodes may be away.
 fn is_known(store: &Opened, run: u64) -> Result<()> {
     match store {
@@ -272,11 +291,21 @@ fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
 
 fn close(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Result<Answer> {
     is_known(store, run)?;
-    let summary = store.run_close(run).map_err(|error| match error.kind() {
-        Kind::Unavailable => Error::unavailable(format!(
-            "{}; stop the run, decide what is left (forebay take DIR -n 1000000 --reject), then close it",
-            error.message()
-        )),
+    // Also by the address of one node a run is closed on all: what it leaves behind is theirs.
+    let cluster = match store {
+        Either::There(Either::Here(node)) => node.cluster().ok(),
+        _ => None,
+    };
+    let closed = cluster.map_or_else(|| store.run_close(run), |cluster| cluster.run_close(run));
+    let summary = closed.map_err(|error| match error.kind() {
+        Kind::Unavailable => {
+            let away = part::away(store, run);
+            let advice = match away.is_empty() {
+                true => "; stop the run, decide what is left (forebay take DIR -n 1000000 --reject), then close it",
+                false => "; a close needs every node: start those that are away, then close it",
+            };
+            with_away(&error, advice, &away)
+        }
         _ => error,
     })?;
     let file = dir.map(|dir| dir.join("runs").join(format!("run-{run}.json")));

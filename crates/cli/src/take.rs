@@ -4,7 +4,7 @@ use crate::event;
 use crate::open::{Close, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{choose, levels, units};
-use forebay_core::{Error, EventStore, Filter, Lease, Level, ReadFragment, Result, Source};
+use forebay_core::{Either, Error, EventStore, Filter, Lease, Level, ReadFragment, Result, Source};
 use forebay_store::{Accept, GetAny, ResultFragment, Sources};
 use serde_json::json;
 use std::time::Duration;
@@ -13,9 +13,9 @@ const HELP: &str = "\
 Take ready events as a filter process does: get_any leases them and returns the chosen sources in the same call. Prints \
 each event's lease token, sources and sizes. Nothing ready, within --wait: exit code 1.
 
-A lease lives in the process that took it, so the verdict is given here as well: --accept into a stream (or several), \
---reject, --pass to a later stage of the selection, or --requeue. Without one the lease ends with this process: the event is ready again, and the delivery counts \
-as one that a worker did not end; after the keyspace's deliveries_max of them the event goes to the debug stream.
+The verdict is given here as well: --accept into a stream (or several), --reject, --pass to a later stage of the selection, or \
+--requeue. Without one the event is ready again after this process where it opened the directory itself, and once the lease has ended \
+(`lease`, 10 s by default) where a server has the store. The delivery counts as one that a worker did not end; after the keyspace's deliveries_max of them the event goes to the debug stream.
 
 Example: accept one event into the stream physics; reject up to ten whose attribute lumi is 1 to 5; look at two sources and give back:
   forebay take /tmp/first --accept physics
@@ -113,10 +113,13 @@ impl Take {
             return Ok(Answer::No);
         }
         if self.verdict().is_none() {
+            let each = if leases.len() == 1 { "the event is" } else { "the events are" };
+            let then = match store {
+                Either::Here(_) => "ready again after this process",
+                Either::There(_) => "leased on the server until the lease ends, and ready again then",
+            };
             out.note(format!(
-                "forebay: no verdict given: {} again after this process, one delivery of {} used; --requeue gives back \
-                 without that",
-                if leases.len() == 1 { "the event is ready" } else { "the events are ready" },
+                "forebay: no verdict given: {each} {then}, one delivery of {} used; --requeue gives back without that",
                 store.keyspace().deliveries_max
             ));
         }

@@ -22,7 +22,10 @@ impl Connected {
     /// # Errors
     /// As there.
     pub fn connect(address: &str, options: Options) -> Result<Connected> {
-        let pool = Pool::connect(address, options)?;
+        Connected::of_pool(Pool::connect(address, options)?)
+    }
+
+    fn of_pool(pool: Pool) -> Result<Connected> {
         if RingKeyspace::is_named_by(&pool.welcome.keyspace) {
             return RingClient::of_pool(pool).map(Connected::Ring);
         }
@@ -36,7 +39,7 @@ impl Connected {
     /// # Errors
     /// As there.
     pub fn cluster<A: AsRef<str>>(addresses: &[A], options: &Options) -> Result<Either<ClusterClient, ClusterRing>> {
-        match first_that_answers(addresses, |address| Connected::connect(address, options.clone()))? {
+        match first_that_answers(addresses, options, Connected::of_pool)? {
             Connected::Events(one) => ClusterClient::of(&one, options.clone()).map(Either::Here),
             Connected::Ring(one) => ClusterRing::of(&one, options.clone()).map(Either::There),
         }

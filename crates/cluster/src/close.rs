@@ -51,6 +51,10 @@ impl Keyspace {
         // What fails is said by the tries below.
         while behind.join_next().await.is_some() {}
         self.have_held_told().await;
+        // Nothing of the run can be left on the others: they are told, and not waited for where they are away.
+        let (map, _) = self.place()?;
+        let placement = self.placement(&map)?;
+        let has_part = |(peer, _): &(Arc<Peer>, Result<()>)| placement.has_part(run, peer.node);
         self.here_as(signed, &Control::BeginClose { run }).await?;
         let begun = match is_planted("close-alone") {
             true => Vec::new(),
@@ -58,8 +62,10 @@ impl Keyspace {
         };
         // One that is closed already was told so by an earlier try.
         let closed = |error: &Error| error.kind() == Kind::Closed;
-        let refused =
-            begun.into_iter().find_map(|(peer, told)| Some((peer, told.err().filter(|error| !closed(error))?)));
+        let refused = begun
+            .into_iter()
+            .filter(has_part)
+            .find_map(|(peer, told)| Some((peer, told.err().filter(|error| !closed(error))?)));
         if let Some((peer, error)) = refused {
             let what = format!("run {run} stays as it is: node {} (`{}`): {}", peer.node, peer.name, error.message());
             let error = Error::new(Kind::Unavailable, what).with_source(error);
@@ -68,7 +74,8 @@ impl Keyspace {
             self.tell_all(signed, &abandon).await;
             return Err(error);
         }
-        for (peer, told) in self.tell_all(signed, &Control::RunClose { run }).await {
+        let told = self.tell_all(signed, &Control::RunClose { run }).await;
+        for (peer, told) in told.into_iter().filter(has_part) {
             if let Err(error) = told.or_else(|error| if closed(&error) { Ok(()) } else { Err(error) }) {
                 return Err(Error::unavailable(format!(
                     "run {run} may be closed on other nodes, and not on node {} (`{}`): {}. Close it again",

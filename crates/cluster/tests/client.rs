@@ -134,6 +134,41 @@ fn a_node_that_is_away_is_named_and_the_others_go_on() {
 }
 
 #[test]
+fn one_address_that_nobody_answers_does_not_keep_the_others() {
+    let cluster = Cluster::new();
+    let addresses = cluster.addresses();
+    // It takes connections, and says nothing.
+    let silent = cluster.dir.path().join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let nobody = cluster.dir.path().join("nobody.sock");
+    let others = [&nobody, &silent].map(|path| format!("unix:{}", path.display()));
+    let options = Options { deadline: Duration::from_secs(120), ..Options::default() };
+    let began = Instant::now();
+    let client = ClusterClient::connect(&[&others[0], &others[1], &addresses[0]], options).unwrap();
+    assert!(client.runs().unwrap().is_empty() && began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[test]
+fn who_does_not_wait_gets_events_of_any_node_that_has_some() {
+    let mut cluster = Cluster::new();
+    let (home, away) = (cluster.home_of(RUN), cluster.other_than_home_of(RUN));
+    let has = (1..=NODES).find(|id| ![home, away].contains(id)).unwrap();
+    connect(&cluster).run_open(RUN, &keyspace().run).unwrap();
+    let primary = cluster.events_at(has, RUN, 1)[0];
+    let event = keyspace().schema.values(primary.as_bytes())[1];
+    for source in 0..2 {
+        let key = keyspace().schema.key(&[RUN, event, source]).unwrap();
+        assert_eq!(cluster.store(has).put(&key, b"bytes", &PutOptions::default()).unwrap(), PutOutcome::Stored);
+    }
+    cluster.stop(away);
+    // Whichever node is asked first.
+    for _ in 0..6 {
+        let lease = connect(&cluster).get_any(&GetAny::default()).unwrap().pop().unwrap();
+        lease.requeue().unwrap();
+    }
+}
+
+#[test]
 fn a_node_is_taken_out_of_new_runs_and_its_old_ones_come_back_with_it() {
     let mut cluster = Cluster::new();
     let client = connect_for(&cluster, 4);
@@ -158,6 +193,13 @@ fn a_node_is_taken_out_of_new_runs_and_its_old_ones_come_back_with_it() {
     for outcome in client.put_many(&puts).unwrap() {
         assert_eq!(outcome.unwrap(), PutOutcome::Stored, "those whose home was away go to the new one");
     }
+    // It has no part in this run, which needs nothing of it.
+    assert_eq!(client.ledger(100).unwrap().live.ready.events, EVENTS);
+    for event in client.events(&Bounds::parse(client.schema(), "100").unwrap()).unwrap() {
+        client.lease(&event.primary, None).unwrap().unwrap().reject().unwrap();
+    }
+    client.run_stop(100).unwrap();
+    assert_eq!(client.run_close(100).unwrap().ledger.rejected.events, EVENTS);
     cluster.start(away);
     eventually("it goes by the new map as well", || cluster.store(away).epoch() == later.epoch());
     let ledger = client.ledger(RUN).unwrap();

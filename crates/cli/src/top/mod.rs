@@ -120,7 +120,7 @@ impl Top {
         let screen =
             Screen { url: source.url(), view: Some(&view), history: &history, away: None, paused: false, help: false };
         let (width, height) = PLAIN;
-        out.line(once::plain(|frame| screen::draw(frame, &screen), width, height)?)?;
+        out.line(once::uncut(|frame| screen::draw(frame, &screen), width, height)?)?;
         Ok(Answer::Yes)
     }
 
@@ -144,7 +144,7 @@ impl Top {
         let (width, height) = PLAIN;
         // On paper there is room for all.
         let height = height.max(u16::try_from(now.count()).unwrap_or(u16::MAX).saturating_add(AROUND));
-        out.line(once::plain(|frame| nodes::draw(frame, &screen), width, height)?)?;
+        out.line(once::uncut(|frame| nodes::draw(frame, &screen), width, height)?)?;
         Ok(Answer::Yes)
     }
 }

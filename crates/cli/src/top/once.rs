@@ -1,8 +1,29 @@
 //! One screen as plain text.
 
+use super::screen::CUT;
 use forebay_core::{Error, Result};
 use ratatui::backend::TestBackend;
 use ratatui::{Frame, Terminal};
+
+/// Width at which no line of a screen is cut.
+const WIDTH_MAX: u16 = 4096;
+
+/// The screen as lines, as wide as its longest text needs, and at least this wide.
+///
+/// # Errors
+/// As [`plain`].
+pub(super) fn uncut(draw: impl Fn(&mut Frame<'_>), mut width: u16, height: u16) -> Result<String> {
+    let cuts = |text: &str| text.matches(CUT).count();
+    // The texts may have such a sign of their own.
+    let own = cuts(&plain(&draw, WIDTH_MAX, height)?);
+    loop {
+        let text = plain(&draw, width, height)?;
+        if cuts(&text) <= own || width >= WIDTH_MAX {
+            return Ok(text);
+        }
+        width += width / 2;
+    }
+}
 
 /// The screen as lines, without what is empty at their ends.
 ///

@@ -33,6 +33,8 @@ pub(super) struct Screen<'a> {
 /// What there is to say of the trigger where the keyspace is a ring.
 pub(super) const NO_TRIGGER: &str = " a ring holds no trigger: its oldest data goes when space is needed";
 
+/// Last letter of a line that has more text than room.
+pub(super) const CUT: &str = "…";
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
@@ -97,8 +99,16 @@ fn take_last(room: &mut Rect, lines: u16) -> Rect {
     Rect { y: room.y + room.height, height, ..*room }
 }
 
-pub(super) fn text<'a>(frame: &mut Frame<'_>, room: Rect, line: impl Into<ratatui::text::Text<'a>>) {
-    frame.render_widget(Paragraph::new(line), room);
+/// Lines of text; one that is longer than its room ends in [`CUT`].
+pub(super) fn text<'a>(frame: &mut Frame<'_>, room: Rect, lines: impl Into<ratatui::text::Text<'a>>) {
+    let lines = lines.into();
+    let is_cut: Vec<bool> = lines.iter().map(|line| line.width() > usize::from(room.width)).collect();
+    frame.render_widget(Paragraph::new(lines), room);
+    for (row, _) in room.rows().zip(is_cut).filter(|(row, is_cut)| *is_cut && row.width > 0) {
+        if let Some(cell) = frame.buffer_mut().cell_mut((row.right() - 1, row.y)) {
+            cell.set_symbol(CUT);
+        }
+    }
 }
 
 /// A part of the screen below its name; the room that is left in it.

@@ -3,7 +3,7 @@
 use super::serve::Serving;
 use super::top::Terminal;
 use super::{Temp, assert_code, stderr, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -100,8 +100,20 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     nodes.servers[1] = None;
     let status = nodes.run(&["cluster", "status", "CLUSTER"]);
     assert_code(&status, 1);
-    assert!(stdout(&status).contains("node 2 (`n2`)"), "{}", stdout(&status));
-    assert_code(&nodes.run(&["run", "CLUSTER", "stop", "1"]), 0);
+    for words in ["node 2 (`n2`)", "its part of new runs: slots 1366..2730 (33 %)"] {
+        assert!(stdout(&status).contains(words), "{}", stdout(&status));
+    }
+    let status = nodes.json(&["cluster", "status", "CLUSTER"], 1);
+    assert_eq!(status["nodes"][1]["part"], json!({ "slots": ["1366..2730"], "sources": [] }), "{status}");
+    let waits = "node 2 (`n2`) does not answer; what waits for it of run 1: slots 1366..2730 (33 %)";
+    let stopped = nodes.run(&["run", "CLUSTER", "stop", "1"]);
+    assert_code(&stopped, 0);
+    assert!(stdout(&stopped).contains(waits), "{}", stdout(&stopped));
+    let stopped = nodes.json(&["run", "CLUSTER", "stop", "1"], 0);
+    assert_eq!((&stopped["away"][0]["node"], &stopped["away"][1]), (&2.into(), &Value::Null), "{stopped}");
+    let closed = nodes.run(&["run", "CLUSTER", "close", "1"]);
+    assert_code(&closed, 5);
+    assert!(stderr(&closed).contains(waits), "{}", stderr(&closed));
     // Taken out of new runs: one node reads the new map, the other learns it.
     assert_code(&nodes.run(&["cluster", "change", "map.json", "next.json", "--take-out", "2", "--from-run", "100"]), 0);
     let begun = nodes.run(&["cluster", "change", "map.json", "wrong.json", "--take-out", "2", "--from-run", "1"]);
@@ -109,6 +121,19 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     let wrong = nodes.run(&["cluster", "check", "wrong.json", &nodes.places()]);
     assert_code(&wrong, 1);
     assert!(stdout(&wrong).contains("run 1 has begun"), "{}", stdout(&wrong));
+    // It need not answer where it gets nothing. What the map gives something to must, at each of its addresses.
+    let next = nodes.run(&["cluster", "check", "next.json", &nodes.places()]);
+    assert_code(&next, 0);
+    assert_eq!(stderr(&next).matches("note: node 2 (`n2`): unix:").count(), 1, "{}", stderr(&next));
+    let mut moved: Value = serde_json::from_slice(&std::fs::read(nodes.temp.root.join("next.json")).unwrap()).unwrap();
+    moved.as_object_mut().unwrap().remove("hash");
+    moved["nodes"][2]["at"].as_array_mut().unwrap().push("unix:/nobody/listens.sock".into());
+    std::fs::write(nodes.temp.root.join("moved.json"), moved.to_string()).unwrap();
+    let moved = nodes.run(&["cluster", "check", "moved.json", &nodes.places()]);
+    assert_code(&moved, 1);
+    let problems: Vec<String> =
+        stdout(&moved).lines().filter(|line| line.contains("problem: ")).map(str::to_owned).collect();
+    assert!(matches!(&problems[..], [one] if one.contains("node 3 (`n3`): unix:/nobody/listens.sock")), "{problems:?}");
     std::fs::rename(nodes.temp.root.join("next.json"), nodes.temp.root.join("map.json")).unwrap();
     nodes.servers[0].as_ref().unwrap().signal("HUP");
     let end = Instant::now() + Duration::from_secs(40);
@@ -162,6 +187,8 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     // The directory of a node that nobody serves changes no runs.
     let (code, ..) = nodes.servers[2].take().unwrap().end("TERM");
     assert_eq!(code, Some(0));
+    let status = nodes.json(&["cluster", "status", "CLUSTER"], 1);
+    assert_eq!(status["nodes"][2]["part"]["sources"], json!(["0"]), "{status}");
     let refused = nodes.temp.run(&["run", "n3", "open", "200"]);
     assert_code(&refused, 2);
     assert!(stderr(&refused).contains("node of a cluster"), "{}", stderr(&refused));
@@ -219,6 +246,10 @@ fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_kille
     let text = stdout(&nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]));
     assert!(text.contains("INHIBIT by node n3: ") && text.contains("owner: selection; ends when"), "{text}");
 
+    let looked = nodes.run(&["take", "CLUSTER"]);
+    assert_code(&looked, 0);
+    assert!(stderr(&looked).contains("the event is leased on the server until the lease ends"), "{}", stderr(&looked));
+
     let program = env!("CARGO_BIN_EXE_forebay");
     let terminal = Terminal::start(&format!("{program} top {} --interval 200ms", nodes.places()), 100, 30);
     for words in ["3 nodes, epoch 2", "INHIBIT by node n3: ", "verdicts/s", "q quit"] {
@@ -239,6 +270,9 @@ fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_kille
     {
         assert!(text.contains(words), "no `{words}` in\n{text}");
     }
+    // However long: nobody scrolls in a log.
+    let whole = view["nodes"][1]["error"].as_str().unwrap();
+    assert!(whole.len() > 80 && text.contains(whole), "no `{whole}` in\n{text}");
     // One address is one server, in the same form.
     let one = format!("unix:{}", nodes.temp.root.join("n1.sock").display());
     let alone = nodes.json(&["top", &one, "--interval", "200ms"], 0);
@@ -269,6 +303,10 @@ fn redis_cli_at_any_node_has_all_events_and_names_the_node_that_is_killed() {
     assert_eq!(ledger["outcomes"]["stored"]["fragments"], 12);
     let leased = ask(&nodes, 2, "FB.GETANY COUNT 100 SOURCES NONE");
     assert_eq!(leased.matches("primary").count(), 12, "of all nodes: {leased}");
+    // One that is kept on a node which is not the first one.
+    assert_code(&nodes.run(&["put", "CLUSTER", "1/0/0", "other bytes"]), 3);
+    let debug = stdout(&nodes.run(&["debug", "CLUSTER", "list"]));
+    assert!(debug.contains("conflict 1/0/0") && !debug.contains("is empty"), "{debug}");
     nodes.servers[1] = None;
     let begun = Instant::now();
     let found: Vec<String> = names.iter().map(|name| ask(&nodes, 1, &format!("GET {name}"))).collect();
@@ -318,6 +356,11 @@ fn maps_that_cannot_be_are_refused_with_words() {
         assert_code(&refused, 2);
         assert!(stderr(&refused).contains(words), "{words}: {}", stderr(&refused));
     }
+    let new = ["cluster", "new", "m.json", "--node", "a=tcp://h:1=n1"];
+    assert_code(&temp.run(&new), 0);
+    let again = temp.run(&new);
+    assert_code(&again, 2);
+    assert!(stderr(&again).contains("m.json: this file is there already") && !stderr(&again).contains("os error"));
     let no_map = temp.run(&["serve", "n1", "--cluster", "missing.json"]);
     assert_code(&no_map, 2);
     assert!(stderr(&no_map).contains("the map cannot be read"), "{}", stderr(&no_map));

@@ -499,7 +499,7 @@ fn json_parses() {
 #[test]
 fn bad_input_is_named() {
     let temp = Temp::with_store();
-    let cases: [(&[&str], &str); 29] = [
+    let cases: [(&[&str], &str); 31] = [
         (&["get", "STORE", "1/2"], "expected run/event/source"),
         (&["get", "STORE", "1/x/0"], "event is `x`"),
         (&["get", "STORE", "1/2/4294967296"], "0 to 4294967295"),
@@ -523,6 +523,8 @@ fn bad_input_is_named() {
         (&["take", "STORE", "--stage", "last"], "no stage `last`"),
         (&["take", "STORE", "--result", "9=absent.bin", "--accept", "a"], "cannot read absent.bin"),
         (&["create", "other", "--hot-bytes", "lots"], "not a size"),
+        (&["create", "tcp://127.0.0.1:1"], "create works on directories only"),
+        (&["create", "unix:/a,tls://b:1", "--config", "ring.toml"], "create works on directories only"),
         (&["create", "other", "--attribute", "lumi"], "lumi"),
         (&["demo", "--accept", "7"], "a share from 0 to 1"),
         (&["demo", "--links", "2"], "--links with a profile other than dune"),

@@ -16,7 +16,7 @@ fn selection_and_the_life_of_a_run() {
     assert_eq!((&requeued["verdict"], &requeued["read"][0]["source"]), (&Value::from("requeued"), &Value::from("1")));
     let looked = temp.run(&["take", "STORE", "--sources", "none"]);
     assert_code(&looked, 0);
-    assert!(stderr(&looked).contains("no verdict given"));
+    assert!(stderr(&looked).contains("no verdict given: the event is ready again after this process"));
 
     let busy = temp.run(&["run", "STORE", "close", "1"]);
     assert_code(&busy, 5);

@@ -522,7 +522,7 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::remove_range`]: the same call removes what a failed one left.
     pub fn remove_range(&self, bounds: &Bounds) -> Result<u64> {
-        Ok(self.everywhere(|client| client.remove_range(bounds))?.into_iter().sum())
+        Ok(self.all_within(bounds, |client| client.remove_range(bounds))?.into_iter().sum())
     }
 
     /// Live events inside bounds, in key order, without their payloads.
@@ -531,7 +531,7 @@ impl ClusterClient {
     /// As [`crate::Client::events`].
     pub fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
         let mut events: Vec<EventInfo> =
-            self.everywhere(|client| client.events(bounds))?.into_iter().flatten().collect();
+            self.all_within(bounds, |client| client.events(bounds))?.into_iter().flatten().collect();
         events.sort_unstable_by(|one, other| one.primary.as_bytes().cmp(other.primary.as_bytes()));
         Ok(events)
     }
@@ -541,7 +541,7 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::release_range`].
     pub fn release_range(&self, bounds: &Bounds, stream: Option<&str>, after: Option<&Primary>) -> Result<Released> {
-        let parts = self.everywhere(|client| match client.release_range(bounds, stream, after) {
+        let parts = self.all_within(bounds, |client| match client.release_range(bounds, stream, after) {
             // No event of this node went into the stream. One that no node knows is none.
             Err(error) if stream.is_some() && error.kind() == Kind::Invalid => Ok(Err(error)),
             answer => answer.map(Ok),

@@ -36,8 +36,8 @@ use crate::options::Options;
 use crate::put::NO_WAIT;
 use crate::retry::Limit;
 use crate::select::Kept;
-use forebay_core::map::ClusterMap;
-use forebay_core::{Error, Key, KeySchema, Keyspace, Kind, Result};
+use forebay_core::map::{ClusterMap, Node};
+use forebay_core::{Bounds, Error, Key, KeySchema, Keyspace, Kind, Result};
 use forebay_wire::Control;
 use nodes::{Nodes, OfNode, Placed, may_be_elsewhere};
 use parking_lot::Mutex;
@@ -81,7 +81,7 @@ impl ClusterClient {
     /// `Invalid` for an empty list, an ill-formed address, a server that is in no cluster, or a keyspace that is not in its
     /// map; `Unavailable` where no address answers, with the reason of each.
     pub fn connect<A: AsRef<str>>(addresses: &[A], options: Options) -> Result<ClusterClient> {
-        let client = first_that_answers(addresses, |address| Client::connect(address, options.clone()))?;
+        let client = first_that_answers(addresses, &options, |pool| Client::of_pool(pool, Box::<Joined>::default()))?;
         ClusterClient::of(&client, options)
     }
 
@@ -208,7 +208,20 @@ impl ClusterClient {
     /// # Errors
     /// The first node's, with its name.
     fn everywhere<T: Send>(&self, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
-        Ok(self.inner.nodes.everywhere(self.begin(NO_WAIT), call)?.into_iter().map(|(_, answer)| answer).collect())
+        self.all_of(None, call)
+    }
+
+    /// The same of the nodes that may have anything of this run.
+    fn all_of<T: Send>(&self, run: Option<u64>, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
+        let picks = |placed: &Placed, node: &Node| run.is_none_or(|run| placed.keyspace.has_part(run, node.id));
+        let answers = self.inner.nodes.at_all(self.begin(NO_WAIT), picks, call)?;
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    /// The same of those that may have anything inside bounds.
+    fn all_within<T: Send>(&self, bounds: &Bounds, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
+        let run = bounds.lower().first().filter(|run| bounds.upper().first() == Some(run));
+        self.all_of(run.copied(), call)
     }
 
     /// Makes a call about a run at its home; where that does not answer, at another node, which may know another home, and again at

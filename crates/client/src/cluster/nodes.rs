@@ -310,17 +310,7 @@ impl<C: OfNode> Nodes<C> {
     }
 
     fn open(&self, node: &Node, limit: Limit) -> Result<C> {
-        let mut reasons = Vec::new();
-        for (address, left) in node.at.iter().zip((1..=node.at.len() as u32).rev()) {
-            let limit = limit.share(self.now(), left);
-            match Pool::connect_within(limit, address, self.options.clone()).and_then(&self.make) {
-                Ok(client) => return Ok(client),
-                // It answers, and refuses.
-                Err(error) if error.kind() == Kind::Invalid => return Err(named(node, &error)),
-                Err(error) => reasons.push(error.message().to_owned()),
-            }
-        }
-        Err(Error::unavailable(format!("node {} (`{}`): {}", node.id, node.name, reasons.join("; "))).of_no_answer())
+        connect_to_one(&node.at, &self.options, limit, &self.make).map_err(|error| named(node, &error))
     }
 
     /// Fetches the map from the nodes that answer, for a call that must be over by then; `true` if the client goes by a later one than
@@ -471,24 +461,51 @@ pub(super) fn named(node: &Node, error: &Error) -> Error {
 /// # Errors
 /// `Invalid` for an empty list, or the first one where none takes the client; `Unavailable` where no address answers, with the reason of
 /// each; other errors as they come.
-pub(crate) fn first_that_answers<A: AsRef<str>, T>(addresses: &[A], connect: impl Fn(&str) -> Result<T>) -> Result<T> {
+pub(crate) fn first_that_answers<A: AsRef<str>, T>(
+    addresses: &[A],
+    options: &Options,
+    make: impl Fn(Pool) -> Result<T>,
+) -> Result<T> {
+    if addresses.is_empty() {
+        return Err(Error::invalid("no address of a node of the cluster: give at least one"));
+    }
+    let one = connect_to_one(addresses, options, Limit::new(options.end(Duration::ZERO)), make);
+    one.map_err(|error| match error.kind() {
+        Kind::Unavailable => Error::unavailable(format!("no node of the cluster answers: {}", error.message())),
+        _ => error,
+    })
+}
+
+/// Connects by the first address that answers: each is tried once, so that none waits for one before it that is down, then in its part
+/// of the time.
+///
+/// # Errors
+/// `Invalid` where one answers and refuses, and no other one takes the client; `Unavailable` with all reasons.
+fn connect_to_one<A: AsRef<str>, T>(
+    addresses: &[A],
+    options: &Options,
+    limit: Limit,
+    make: impl Fn(Pool) -> Result<T>,
+) -> Result<T> {
+    let began = options.machine.now();
     let (mut reasons, mut refused) = (Vec::new(), None);
-    for address in addresses {
-        let address = address.as_ref();
-        match connect(address) {
-            // Not every node need have a ring.
-            Err(error) if error.kind() == Kind::Invalid => drop(refused.get_or_insert(error)),
-            Err(error) if error.kind() == Kind::Unavailable => {
-                reasons.push(format!("{address}: {}", error.message()));
+    for is_patient in [false, true] {
+        reasons.clear();
+        for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+            let (address, now) = (address.as_ref(), options.machine.now());
+            let limit = if is_patient { limit.share(now, left) } else { Limit::once(now, limit.end) };
+            match Pool::connect_within(limit, address, options.clone()).and_then(&make) {
+                // Not every node need have a ring.
+                Err(error) if error.kind() == Kind::Invalid => drop(refused.get_or_insert(error)),
+                Err(error) if error.kind() == Kind::Unavailable => reasons.push(error.message().to_owned()),
+                answer => return answer,
             }
-            answer => return answer,
+        }
+        if reasons.is_empty() || limit.reach <= began {
+            break;
         }
     }
-    match (refused, reasons.is_empty()) {
-        (Some(error), _) => Err(error),
-        (None, true) => Err(Error::invalid("no address of a node of the cluster: give at least one")),
-        (None, false) => Err(Error::unavailable(format!("no node of the cluster answers: {}", reasons.join("; ")))),
-    }
+    Err(refused.unwrap_or_else(|| Error::unavailable(reasons.join("; ")).of_no_answer()))
 }
 
 /// Whether a later map may say that another node is asked.

@@ -20,7 +20,7 @@ struct Ahead {
 impl ClusterClient {
     /// Fragments inside bounds, in key order over all nodes. The first error ends the walk: what follows would not be all.
     pub fn range(&self, bounds: &Bounds) -> ClusterRange {
-        let ranges = self.everywhere(|client| {
+        let ranges = self.all_within(bounds, |client| {
             let mut range = client.range(bounds);
             let next = range.next().transpose()?;
             Ok(Ahead { range, next })

@@ -15,7 +15,7 @@ use std::collections::btree_map::Entry;
 impl ClusterClient {
     /// What each node says of a run, with its name; a node that never had it says nothing.
     fn of_run<T: Send>(&self, run: u64, call: impl Fn(&crate::Client) -> Result<T> + Sync) -> Result<Vec<T>> {
-        let answers = self.everywhere(|client| match call(client) {
+        let answers = self.all_of(Some(run), |client| match call(client) {
             // It was away when the run was opened, and catches up: it has none of its events.
             Err(error) if error.kind() == Kind::Invalid => Ok(Err(error)),
             answer => answer.map(Ok),
@@ -156,9 +156,11 @@ impl ClusterClient {
     /// As [`crate::Client::stats`].
     pub fn stats(&self) -> Result<Stats> {
         let parts = self.inner.nodes.everywhere(self.begin(NO_WAIT), crate::Client::stats)?;
-        let named = parts
-            .into_iter()
-            .map(|((_, name), part)| Stats { inhibit: part.inhibit.map(|inhibit| of_node(inhibit, &name)), ..part });
+        let named = parts.into_iter().map(|((_, name), mut part)| {
+            part.inhibit = part.inhibit.map(|inhibit| of_node(inhibit, &name));
+            part.debug.alarm = part.debug.alarm.map(|alarm| format!("node `{name}`: {alarm}"));
+            part
+        });
         named.reduce(add_stats).ok_or_else(|| Error::internal("a map without nodes"))
     }
 }
@@ -190,6 +192,10 @@ fn add_stats(mut sum: Stats, part: Stats) -> Stats {
     sum.ready.iter_mut().zip(part.ready).for_each(|(all, more)| *all += more);
     sum.inhibit = sum.inhibit.or(part.inhibit);
     sum.inhibited_ns = sum.inhibited_ns.max(part.inhibited_ns);
+    sum.debug.tally += part.debug.tally;
+    sum.debug.conflicts += part.debug.conflicts;
+    sum.debug.quota_bytes += part.debug.quota_bytes;
+    sum.debug.alarm = sum.debug.alarm.or(part.debug.alarm);
     sum
 }
 

@@ -58,7 +58,7 @@ impl ClusterRing {
     /// `Invalid` for an empty list, an ill-formed address, a server that is in no cluster, a keyspace that is no ring or is not in the
     /// cluster's map; `Unavailable` where no address answers, with the reason of each.
     pub fn connect<A: AsRef<str>>(addresses: &[A], options: Options) -> Result<ClusterRing> {
-        let one = first_that_answers(addresses, |address| RingClient::connect(address, options.clone()))?;
+        let one = first_that_answers(addresses, &options, RingClient::of_pool)?;
         ClusterRing::of(&one, options)
     }
 

@@ -34,18 +34,20 @@ impl ClusterClient {
         self.inner.nodes.catch_up(call_end);
         let mut leases: Vec<Lease> = Vec::new();
         let (mut failed, mut hops) = (BTreeMap::<u16, Error>::new(), 0);
+        // Also where one of them is found to be away.
+        let all_hops = HOPS.min(self.placed().nodes().count());
         let resting = loop {
             let (nodes, resting) = self.awake();
             // From another one each time: all nodes are emptied alike.
             let node = nodes[self.inner.turn.fetch_add(1, Ordering::Relaxed) % nodes.len()];
-            let is_hop = hops < HOPS.min(nodes.len());
+            let is_hop = hops < all_hops;
             let began = self.inner.nodes.now();
             let left = end.saturating_duration_since(began);
             let wait = if is_hop { Duration::ZERO } else { left.min(TURN) };
             let asked = GetAny { n: request.n - leases.len(), wait, ..request.clone() };
-            // A node that says nothing leaves time for others.
+            // A node that says nothing leaves time for others, and they do not wait for one that is not reached.
             let limit = self.inner.nodes.half(call_end.min(self.inner.nodes.options.end(wait)));
-            let limit = if nodes.len() > 1 { limit.whole() } else { limit };
+            let limit = if nodes.len() > 1 { Limit::once(began, limit.whole().end) } else { limit };
             // Nor does it keep what others gave.
             let limit = if leases.is_empty() { limit } else { limit.and(Limit::new(began + IN_HAND)) };
             let client = self.inner.nodes.node_within(node, limit).map_err(NoLease::Away);
@@ -64,7 +66,7 @@ impl ClusterClient {
                 }
             }
             hops += 1;
-            let has_hopped = hops >= HOPS.min(nodes.len());
+            let has_hopped = hops >= all_hops;
             if leases.len() >= request.n || has_hopped && (!leases.is_empty() || left.is_zero()) {
                 break resting;
             }

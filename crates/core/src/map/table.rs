@@ -77,6 +77,11 @@ impl Table {
         self.rows.iter().any(|row| row.nodes.contains(&node))
     }
 
+    /// The sources that a node holds, as they are written: `FIRST..LAST`, or one.
+    pub fn held_by(&self, node: u16) -> Vec<String> {
+        self.rows.iter().filter(|row| row.nodes.contains(&node)).map(Row::text).collect()
+    }
+
     /// Whether a source has two holders.
     pub fn has_copies(&self) -> bool {
         self.rows.iter().any(|row| row.nodes.len() > 1)
