@@ -68,7 +68,7 @@ pub(crate) struct Keyspace {
     pub(crate) wanted: Wanted,
     /// Something is to be told about what is held here, or elsewhere.
     pub(crate) stirred: Arc<Stirred>,
-    connect: Connect,
+    pub(crate) connect: Connect,
     /// Calls of the store are made at once: nothing waits in a simulator.
     at_once: bool,
 }

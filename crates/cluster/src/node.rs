@@ -2,7 +2,7 @@
 
 use crate::held::Stirred;
 use crate::keyspace::{Connect, Keyspace, Wanted, can_keep};
-use crate::orders::json;
+use crate::orders::{json, read};
 use forebay_client::{AsyncClient, Options};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Error, Kind, Result, Signature};
@@ -24,6 +24,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// How long a run is not asked for again that its home has opened, and this node has not.
 const NOT_TAKEN_FOR: Duration = Duration::from_millis(100);
+/// How long it is looked whether somebody answers at this node's own addresses.
+const OWN_ADDRESS: Duration = Duration::from_millis(250);
 /// Most runs that are asked for at once.
 const WANTED_MAX: usize = 64;
 
@@ -80,8 +82,8 @@ impl Node {
     /// Adopts a map in each store, and works on a thread of its own.
     ///
     /// # Errors
-    /// Those of [`Store::adopt_map`]; `Invalid` for a keyspace with several copies, which this build does not keep;
-    /// `Unavailable` where the system gives no thread.
+    /// Those of [`Store::adopt_map`]; `Invalid` for a keyspace with several copies, which this build does not keep; `Conflict` where
+    /// another process is this node already; `Unavailable` where the system gives no thread.
     pub fn start(stores: Vec<Store>, map: &Arc<ClusterMap>, options: NodeOptions) -> Result<Arc<Node>> {
         let connected = |name: &str| -> Connect {
             let client = Options { keyspace: name.to_owned(), ..options.client.clone() };
@@ -95,6 +97,7 @@ impl Node {
         let keyspaces = keyspaces(&stores, map, connected, false)?;
         let no_thread = |error: std::io::Error| Error::unavailable("the system gives no thread").with_source(error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        runtime.block_on(is_alone(&keyspaces))?;
         let (node, working) = Node::over(keyspaces, runtime.handle().clone());
         let run = move || {
             runtime.block_on(working);
@@ -204,6 +207,25 @@ fn keyspaces(
         all.insert(name, keyspace);
     }
     Ok(all)
+}
+
+/// Whoever answers where this node will be found, and says that it is this node, has its store or a copy of it.
+async fn is_alone(keyspaces: &BTreeMap<String, Arc<Keyspace>>) -> Result<()> {
+    for keyspace in keyspaces.values() {
+        let (map, own) = keyspace.place()?;
+        let Some(node) = map.node(own) else { continue };
+        let answer = (keyspace.connect)(node, OWN_ADDRESS)?.control(&Control::Cluster).await;
+        let status = answer.and_then(|answer| read::<Status>(&answer));
+        if status.is_ok_and(|status| (status.node, status.cluster) == (own, format!("{:?}", map.cluster()))) {
+            return Err(Error::conflict(format!(
+                "another process is node {own} (`{}`) already, at {}: it has this store, or a copy of it. Stop one of the two: what is put into \
+                 one is not in the other",
+                node.name,
+                node.at.join(" or ")
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl Keyspace {

@@ -78,7 +78,8 @@ impl Seen {
         let last = self.0.entry(node).or_default();
         if number < *last && !is_planted("order-late") {
             return Err(Error::fenced(format!(
-                "an order of node {node} that it has replaced: {number:?} after {last:?}"
+                "an order of node {node} that it has replaced: {number:?} after {last:?}; if that goes on, a copy of its store is served \
+                 somewhere"
             )));
         }
         *last = number;

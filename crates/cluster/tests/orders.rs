@@ -6,6 +6,7 @@ mod common;
 
 use common::{Cluster, NODES, eventually, keyspace, met};
 use forebay_client::{Client, Options};
+use forebay_cluster::{Node, NodeOptions};
 use forebay_core::{Kind, PutOptions, PutOutcome, RunState, Source};
 use forebay_server::{Endpoint, Server, ServerConfig};
 use forebay_store::{Config, Store};
@@ -293,6 +294,23 @@ fn what_is_another_nodes_is_refused_with_its_home() {
     let alone = forebay_wire::Control::BeginClose { run };
     assert_eq!(tokio.block_on(peer.control(&alone)).unwrap_err().kind(), Kind::Invalid);
     all_are(&cluster, run, RunState::Open);
+}
+
+#[test]
+fn a_copy_of_a_store_is_no_second_node() {
+    let mut cluster = Cluster::new();
+    cluster.stop(3);
+    let copy = cluster.dir.path().join("copy");
+    let copied =
+        std::process::Command::new("cp").arg("-r").arg(cluster.dir.path().join("n3")).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    cluster.start(3);
+    let store = Store::open(&copy, Config { hot_bytes: 16 << 20, ..Config::default() }).unwrap();
+    let refused = Node::start(vec![store], &cluster.map, NodeOptions::default()).err().unwrap();
+    assert!(
+        refused.kind() == Kind::Conflict && refused.message().contains("another process is node 3 (`n3`)"),
+        "{refused}"
+    );
 }
 
 fn runtime() -> tokio::runtime::Runtime {
