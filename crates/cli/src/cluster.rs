@@ -307,7 +307,7 @@ impl Check {
                     match Client::connect(at, options.clone()) {
                         Ok(client) => reached = Some(client),
                         Err(error) if error.kind() == Kind::Unavailable && !has_part => {
-                            let why = "the map gives it no part of new runs, so it need not answer";
+                            let why = "the map gives it no part of new runs, so it need not answer; whether it has begun one of them is not known";
                             out.note(format!("note: {name}: {}; {why}", error.message()));
                         }
                         Err(error) => problems.push(format!("{name}: {}", error.message())),

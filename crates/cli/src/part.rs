@@ -1,6 +1,7 @@
 //! The part that a node of a cluster has: slots that it leads, and sources whose bytes it holds; and what waits for nodes that are away.
 
 use crate::open::Opened;
+use forebay_client::ClusterClient;
 use forebay_core::Either;
 use forebay_core::map::{ClusterMap, Node, NodeState, SLOTS};
 use serde::Serialize;
@@ -80,9 +81,18 @@ impl fmt::Display for Away {
     }
 }
 
+/// The cluster of a place, also of the server of one address.
+pub(crate) fn cluster_of(store: &Opened) -> Option<ClusterClient> {
+    match store {
+        Either::There(Either::There(cluster)) => Some(cluster.clone()),
+        Either::There(Either::Here(node)) => node.cluster().ok(),
+        Either::Here(_) => None,
+    }
+}
+
 /// Nodes of a cluster that have a part of a run and do not answer; none of other places.
 pub(crate) fn away(store: &Opened, run: u64) -> Vec<Away> {
-    let Either::There(Either::There(cluster)) = store else { return Vec::new() };
+    let Some(cluster) = cluster_of(store) else { return Vec::new() };
     let (map, keyspace) = (cluster.map(), &cluster.keyspace().name);
     let cluster = cluster.within(LOOK);
     let of = |node: &Node| {

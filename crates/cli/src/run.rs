@@ -291,23 +291,32 @@ fn list(store: &Opened, out: &mut Output) -> Result<Answer> {
 
 fn close(store: &Opened, run: u64, dir: Option<&Path>, out: &mut Output) -> Result<Answer> {
     is_known(store, run)?;
-    // Also by the address of one node a run is closed on all: what it leaves behind is theirs.
-    let cluster = match store {
-        Either::There(Either::Here(node)) => node.cluster().ok(),
-        _ => None,
-    };
-    let closed = cluster.map_or_else(|| store.run_close(run), |cluster| cluster.run_close(run));
-    let summary = closed.map_err(|error| match error.kind() {
+    let closed = store.run_close(run).map_err(|error| match error.kind() {
         Kind::Unavailable => {
             let away = part::away(store, run);
             let advice = match away.is_empty() {
                 true => "; stop the run, decide what is left (forebay take DIR -n 1000000 --reject), then close it",
-                false => "; a close needs every node: start those that are away, then close it",
+                false => {
+                    "; a close needs every node that has a part in the run: start those that are away, then close it"
+                }
             };
             with_away(&error, advice, &away)
         }
         _ => error,
     })?;
+    // Also by the address of one node a run is closed on all: what it leaves behind is theirs.
+    let of_all = match store {
+        Either::There(Either::Here(node)) => node.cluster().ok().map(|cluster| cluster.run_summary(run)),
+        _ => None,
+    };
+    let summary = match of_all {
+        Some(Ok(of_all)) => of_all,
+        Some(Err(error)) => {
+            out.note(format!("note: closed on all nodes; the account below is of one alone: {}", error.message()));
+            closed
+        }
+        None => closed,
+    };
     let file = dir.map(|dir| dir.join("runs").join(format!("run-{run}.json")));
     let answer = summary::show(&summary, RunState::Closed, file.as_deref(), out)?;
     if file.is_none() {

@@ -18,13 +18,15 @@ use tokio::task::JoinSet;
 
 impl Keyspace {
     /// Every node tells the homes of what it holds, and this one. What fails is said by the first half.
-    async fn have_held_told(self: &Arc<Keyspace>) {
+    async fn have_held_told(self: &Arc<Keyspace>, run: u64) {
         let Ok((map, node)) = self.place() else { return };
+        let Ok(placement) = self.placement(&map) else { return };
         if !self.has_tables() {
             return;
         }
         let order = Control::TellHomes { node, epoch: map.epoch() };
-        let reached = self.all_peers().into_iter().filter(|peer| peer.trouble().is_none());
+        let reached =
+            self.all_peers().into_iter().filter(|peer| peer.trouble().is_none() && placement.has_part(run, peer.node));
         let mut told: JoinSet<_> = reached
             .map(|peer| {
                 let order = order.clone();
@@ -50,11 +52,12 @@ impl Keyspace {
         let mut behind: JoinSet<_> = self.all_peers().into_iter().map(catch_up).collect();
         // What fails is said by the tries below.
         while behind.join_next().await.is_some() {}
-        self.have_held_told().await;
-        // Nothing of the run can be left on the others: they are told, and not waited for where they are away.
+        self.have_held_told(run).await;
+        // By the map nothing of the run is left on the others: where they do not answer they are told later.
         let (map, _) = self.place()?;
         let placement = self.placement(&map)?;
-        let has_part = |(peer, _): &(Arc<Peer>, Result<()>)| placement.has_part(run, peer.node);
+        let counts =
+            |(peer, _): &(Arc<Peer>, Result<()>)| placement.has_part(run, peer.node) || peer.silent().is_none();
         self.here_as(signed, &Control::BeginClose { run }).await?;
         let begun = match is_planted("close-alone") {
             true => Vec::new(),
@@ -64,7 +67,7 @@ impl Keyspace {
         let closed = |error: &Error| error.kind() == Kind::Closed;
         let refused = begun
             .into_iter()
-            .filter(has_part)
+            .filter(counts)
             .find_map(|(peer, told)| Some((peer, told.err().filter(|error| !closed(error))?)));
         if let Some((peer, error)) = refused {
             let what = format!("run {run} stays as it is: node {} (`{}`): {}", peer.node, peer.name, error.message());
@@ -75,7 +78,7 @@ impl Keyspace {
             return Err(error);
         }
         let told = self.tell_all(signed, &Control::RunClose { run }).await;
-        for (peer, told) in told.into_iter().filter(has_part) {
+        for (peer, told) in told.into_iter().filter(counts) {
             if let Err(error) = told.or_else(|error| if closed(&error) { Ok(()) } else { Err(error) }) {
                 return Err(Error::unavailable(format!(
                     "run {run} may be closed on other nodes, and not on node {} (`{}`): {}. Close it again",

@@ -264,10 +264,11 @@ impl Keyspace {
             return Box::pin(self.asked(signed, order)).await;
         }
         if let Some(error) = answer.as_ref().err().filter(|error| error.is_silence()) {
-            peer.fails(error);
             if is_stop {
+                // It may be busy with another order: whether it answers is found where it is told of this one.
                 return self.stop_without_home(signed, &order).await;
             }
+            peer.fails(error);
         }
         answer.map_err(|error| {
             // No token is over: once this node has the home's map, it is done.

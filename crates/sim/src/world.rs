@@ -31,6 +31,8 @@ pub const NODES_MAX: usize = 3;
 const RESET: Duration = Duration::from_secs(5);
 /// Longest time of a client's call, beside what it asks to wait.
 pub(crate) const CALL: Duration = Duration::from_secs(10);
+/// All calls of a simulation that is over have ended by then.
+const LAST_CALLS: Duration = Duration::from_secs(600);
 /// After this time without a fault all that it held up is done.
 pub(crate) const CALM: Duration = Duration::from_secs(20);
 
@@ -339,6 +341,10 @@ async fn run(plan: Plan) -> Report {
     }
     while world.has_processes() || !world.is_over() {
         sleep(Duration::from_secs(1)).await;
+        if world.start.elapsed() > world.plan.length + LAST_CALLS {
+            world.must(Err("a call has not ended long after its deadline".to_owned()));
+            break;
+        }
     }
     world.members.iter().for_each(|member| *member.life.borrow_mut() = None);
     let [calls, grants, runs, quiet, accounts, proved] = [0, 1, 2, 3, 4, 5].map(|at| world.figures[at].get());

@@ -29,6 +29,9 @@ pub trait Connector: Send + Sync {
     /// A random number from 0 to 1, for pauses between tries.
     fn draw(&self) -> f64;
 
+    /// The server has said hello on the connection that was made last.
+    fn answered(&self) {}
+
     /// The server's refusal of this client, where an error of a connection says so.
     fn refusal(&self, _error: &Error) -> Option<Error> {
         None
@@ -39,29 +42,32 @@ pub trait Connector: Send + Sync {
 pub(super) struct Sockets {
     addresses: Vec<Address>,
     tls: Option<Arc<ClientConfig>>,
-    /// The one that is tried, or that answered.
-    at: AtomicUsize,
+    /// The one that the next connection begins with.
+    next: AtomicUsize,
 }
 
 impl Sockets {
     pub(super) fn new(addresses: Vec<Address>, tls: Option<Arc<ClientConfig>>) -> Sockets {
-        Sockets { addresses, tls, at: AtomicUsize::new(0) }
+        Sockets { addresses, tls, next: AtomicUsize::new(0) }
     }
 
-    /// Each in turn. One that hangs is given up from outside: the next connection begins behind it.
+    /// Each in turn. One that hangs, or says no hello, is given up from outside: the next connection begins behind it.
     async fn connect_to_one(&self) -> Result<(Reader, Writer)> {
-        let all = self.addresses.len();
-        let mut left = all;
+        let mut left = self.addresses.len();
         loop {
-            let at = self.at.fetch_add(1, Ordering::Relaxed) % all;
+            let at = self.next.fetch_add(1, Ordering::Relaxed) % self.addresses.len();
             let connected = connect(&self.addresses[at], self.tls.as_ref()).await;
             left -= 1;
             // One that answers and refuses would refuse at its other addresses too.
             if left == 0 || connected.as_ref().err().is_none_or(|error| error.kind() == Kind::Invalid) {
-                self.at.store(at, Ordering::Relaxed);
                 return connected;
             }
         }
+    }
+
+    /// The one of the connection that was made last.
+    fn last(&self) -> &Address {
+        &self.addresses[self.next.load(Ordering::Relaxed).wrapping_sub(1) % self.addresses.len()]
     }
 }
 
@@ -78,7 +84,38 @@ impl Connector for Sockets {
         MachineTimer.draw()
     }
 
+    fn answered(&self) {
+        self.next.fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn refusal(&self, error: &Error) -> Option<Error> {
-        tls::refusal(&self.addresses[self.at.load(Ordering::Relaxed) % self.addresses.len()], error)
+        tls::refusal(self.last(), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn an_address_that_says_no_hello_is_left_behind() {
+        let listeners =
+            [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
+        let address =
+            |listener: &TcpListener| Address::Tcp("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        let mut addresses = vec![address(&TcpListener::bind("127.0.0.1:0").await.unwrap())];
+        addresses.extend(listeners.iter().map(address));
+        let sockets = Sockets::new(addresses, None);
+        // Nobody is at the first one any more; the second one says nothing.
+        for (at, says_hello) in [(0, false), (1, true), (1, true)] {
+            let connected = sockets.connect().await.unwrap();
+            tokio::time::timeout(Duration::from_secs(30), listeners[at].accept()).await.unwrap().unwrap();
+            if says_hello {
+                sockets.answered();
+            }
+            drop(connected);
+        }
     }
 }

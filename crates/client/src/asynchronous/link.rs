@@ -73,6 +73,7 @@ impl Link {
         let opening = async {
             let (mut reader, mut writer) = connector.connect().await.map_err(refused)?;
             let welcome = hello(connector, options, &mut reader, &mut writer).await?;
+            connector.answered();
             Ok((reader, writer, welcome))
         };
         let late = |_| {

@@ -211,14 +211,15 @@ impl ClusterClient {
         self.all_of(None, call)
     }
 
-    /// The same of the nodes that may have anything of this run.
+    /// The same about a run. A node that has no part in it by the map is left out where it does not answer; one that answers may have
+    /// begun it by an earlier map.
     fn all_of<T: Send>(&self, run: Option<u64>, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
-        let picks = |placed: &Placed, node: &Node| run.is_none_or(|run| placed.keyspace.has_part(run, node.id));
-        let answers = self.inner.nodes.at_all(self.begin(NO_WAIT), picks, call)?;
+        let may_lack = |placed: &Placed, node: &Node| run.is_some_and(|run| !placed.keyspace.has_part(run, node.id));
+        let answers = self.inner.nodes.at_all(self.begin(NO_WAIT), |_, _| true, may_lack, call)?;
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    /// The same of those that may have anything inside bounds.
+    /// The same about what lies inside bounds.
     fn all_within<T: Send>(&self, bounds: &Bounds, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
         let run = bounds.lower().first().filter(|run| bounds.upper().first() == Some(run));
         self.all_of(run.copied(), call)

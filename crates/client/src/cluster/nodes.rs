@@ -402,10 +402,10 @@ impl<C: OfNode> Nodes<C> {
         end: Instant,
         call: impl Fn(&C) -> Result<T> + Sync,
     ) -> Result<Vec<(NodeName, T)>> {
-        self.at_all(end, |_, _| true, call)
+        self.at_all(end, |_, _| true, |_, _| false, call)
     }
 
-    /// The same of the nodes that this picks of a map.
+    /// The same of the nodes that this picks of a map; those that may lack are asked once, and left out where they do not answer.
     ///
     /// # Errors
     /// As [`Nodes::everywhere`].
@@ -413,6 +413,7 @@ impl<C: OfNode> Nodes<C> {
         &self,
         end: Instant,
         picks: impl Fn(&Placed, &Node) -> bool,
+        may_lack: impl Fn(&Placed, &Node) -> bool + Sync,
         call: impl Fn(&C) -> Result<T> + Sync,
     ) -> Result<Vec<(NodeName, T)>> {
         let mut answers: Vec<(NodeName, T)> = Vec::new();
@@ -422,13 +423,18 @@ impl<C: OfNode> Nodes<C> {
             let nodes: Vec<&Node> = placed.nodes().filter(is_new).filter(|node| picks(&placed, node)).collect();
             let asked = self.beside(nodes.iter().copied(), true, |node| {
                 // Without a connection the error has the node's name.
-                let client = self.node_within(node.id, limit)?;
-                call(&client).map_err(|error| named(node, &error))
+                let lacks = may_lack(&placed, node);
+                let limit = if lacks { Limit::once(self.now(), limit.reach) } else { limit };
+                let answer = self.node_within(node.id, limit);
+                match answer.and_then(|client| call(&client).map_err(|error| named(node, &error))) {
+                    Err(error) if lacks && error.is_unanswered() => Ok(None),
+                    answer => answer.map(Some),
+                }
             });
             let mut failed: Option<Error> = None;
             for (node, answer) in nodes.into_iter().zip(asked) {
                 match answer {
-                    Ok(answer) => answers.push(((node.id, node.name.clone()), answer)),
+                    Ok(answer) => answers.extend(answer.map(|answer| ((node.id, node.name.clone()), answer))),
                     // First one whose outcome is unknown, then one that was answered: only what was not is asked for again.
                     Err(error) => {
                         let is_first = failed.as_ref().is_none_or(Error::is_unanswered);
@@ -487,7 +493,6 @@ fn connect_to_one<A: AsRef<str>, T>(
     limit: Limit,
     make: impl Fn(Pool) -> Result<T>,
 ) -> Result<T> {
-    let began = options.machine.now();
     let (mut reasons, mut refused) = (Vec::new(), None);
     for is_patient in [false, true] {
         reasons.clear();
@@ -501,7 +506,7 @@ fn connect_to_one<A: AsRef<str>, T>(
                 answer => return answer,
             }
         }
-        if reasons.is_empty() || limit.reach <= began {
+        if reasons.is_empty() || refused.is_some() || limit.reach <= options.machine.now() {
             break;
         }
     }

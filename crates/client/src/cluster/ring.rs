@@ -233,7 +233,7 @@ impl ClusterRing {
         end: Instant,
         call: impl Fn(&RingClient) -> Result<T> + Sync,
     ) -> Result<Vec<(u16, T)>> {
-        let answers = self.inner.nodes.at_all(end, Placed::has_ring, call)?;
+        let answers = self.inner.nodes.at_all(end, Placed::has_ring, |_, _| false, call)?;
         Ok(answers.into_iter().map(|((node, _), answer)| (node, answer)).collect())
     }
 

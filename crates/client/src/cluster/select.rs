@@ -45,9 +45,14 @@ impl ClusterClient {
             let left = end.saturating_duration_since(began);
             let wait = if is_hop { Duration::ZERO } else { left.min(TURN) };
             let asked = GetAny { n: request.n - leases.len(), wait, ..request.clone() };
-            // A node that says nothing leaves time for others, and they do not wait for one that is not reached.
+            // A node that says nothing leaves time for others; none of them has been asked yet: then they do not wait for one that is not
+            // reached.
             let limit = self.inner.nodes.half(call_end.min(self.inner.nodes.options.end(wait)));
-            let limit = if nodes.len() > 1 { Limit::once(began, limit.whole().end) } else { limit };
+            let limit = match nodes.len() {
+                1 => limit,
+                _ if is_hop => Limit::once(began, limit.reach),
+                _ => limit.whole(),
+            };
             // Nor does it keep what others gave.
             let limit = if leases.is_empty() { limit } else { limit.and(Limit::new(began + IN_HAND)) };
             let client = self.inner.nodes.node_within(node, limit).map_err(NoLease::Away);

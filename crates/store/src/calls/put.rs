@@ -263,9 +263,9 @@ impl Engine {
     #[cold]
     fn claim_slowly(&self, key: &Key, size: Size, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
         let deadline = self.deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
-        // What another node has it tells again: its request, with parts of other runs, waits for none.
+        // What a holder tells without a wait it tells again: its request, with parts of other runs, waits for none.
         let run_opens = match options.level {
-            Some(Level::Elsewhere) => deadline,
+            Some(Level::Elsewhere) if options.deadline == Some(Duration::ZERO) => deadline,
             _ => deadline.max(self.deadline_after(RUN_OPENS)),
         };
         let mut again = again;
