@@ -301,7 +301,7 @@ impl Check {
             let before = cluster.map();
             for node in map.nodes().iter().filter(|node| node.state != NodeState::Gone) {
                 let name = format!("node {} (`{}`)", node.id, node.name);
-                let has_part = map.keyspaces().any(|(name, _)| !Part::of(&map, name, u64::MAX, node.id).is_empty());
+                let has_part = map.keyspaces().any(|(_, keyspace)| keyspace.has_part(u64::MAX, node.id));
                 let mut reached = None;
                 for at in &node.at {
                     match Client::connect(at, options.clone()) {

@@ -39,11 +39,6 @@ impl Part {
         let sources = keyspace.table_for(run).map_or_else(Vec::new, |table| table.held_by(node));
         Part { slots: slots.collect(), sources, slots_led: led.len() }
     }
-
-    /// Whether the node has nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.sources.is_empty()
-    }
 }
 
 impl fmt::Display for Part {
@@ -96,9 +91,10 @@ pub(crate) fn away(store: &Opened, run: u64) -> Vec<Away> {
     let (map, keyspace) = (cluster.map(), &cluster.keyspace().name);
     let cluster = cluster.within(LOOK);
     let of = |node: &Node| {
-        let part = Part::of(&map, keyspace, run, node.id);
-        let is_away = !part.is_empty() && cluster.node(node.id).is_err_and(|error| error.is_unanswered());
-        is_away.then(|| Away { run, node: node.id, name: node.name.clone(), part })
+        let has_part = map.keyspace(keyspace).is_some_and(|keyspace| keyspace.has_part(run, node.id));
+        let is_away = has_part && cluster.node(node.id).is_err_and(|error| error.is_unanswered());
+        let part = || Part::of(&map, keyspace, run, node.id);
+        is_away.then(|| Away { run, node: node.id, name: node.name.clone(), part: part() })
     };
     map.nodes().iter().filter(|node| node.state != NodeState::Gone).filter_map(of).collect()
 }
@@ -129,7 +125,6 @@ mod tests {
         let part = |run, node| Part::of(&map, "events", run, node).to_string();
         assert_eq!([part(99, 1), part(99, 2)], ["slots 0..2047 (50 %)", "slots 2048..4095 (50 %)"]);
         assert_eq!([part(199, 1), part(199, 2)], ["slots 0..4095 (100 %)", "nothing"]);
-        assert!(Part::of(&map, "events", 199, 2).is_empty());
         assert_eq!(part(u64::MAX, 1), "slots 0..4095 (100 %); sources 0..7, 10..4294967295");
         assert_eq!(part(200, 2), "sources 9");
         let many = Part { slots: (0..10).map(|slot| slot.to_string()).collect(), sources: Vec::new(), slots_led: 10 };

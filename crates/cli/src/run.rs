@@ -232,8 +232,9 @@ fn stop(store: &Opened, run: u64, out: &mut Output) -> Result<Answer> {
         Kind::Invalid => error,
         _ => with_away(&error, "", &part::away(store, run)),
     })?;
-    let away = part::away(store, run);
+    // Said before nodes are looked for that are down.
     out.line(format!("run {run} · {}", state_name(RunState::Stopped)))?;
+    let away = part::away(store, run);
     for away in &away {
         out.line(format!("  {away}"))?;
     }

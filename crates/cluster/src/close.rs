@@ -1,7 +1,7 @@
 //! Closing a run on every node, or on none.
 //!
 //! ```text
-//! every node: homes are told what is held ─▶ nothing left? from here on it takes nothing ─▶ all said so ─▶ every other node closes it ─▶ the home closes it
+//! every node of the run: homes are told what is held ─▶ nothing left? from here on it takes nothing ─▶ all said so ─▶ every other node closes it ─▶ the home closes it
 //!                                     └ one did not: abandoned everywhere
 //! ```
 //!

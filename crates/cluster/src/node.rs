@@ -209,7 +209,7 @@ fn keyspaces(
     Ok(all)
 }
 
-/// Whoever answers where this node will be found, and says that it is this node, has its store or a copy of it.
+/// A process that answers where this node will be found, and says that it is this node, has its store or a copy of it.
 async fn is_alone(keyspaces: &BTreeMap<String, Arc<Keyspace>>) -> Result<()> {
     let Some(keyspace) = keyspaces.values().next() else { return Ok(()) };
     let (map, own) = keyspace.place()?;

@@ -10,7 +10,7 @@ use forebay_core::{Bounds, Elsewhere, Error, Level, Sources, Tally};
 use forebay_store::{RunState, RunStatus};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Looks at everything that holds at any moment.
 pub(crate) fn verify(world: &World) {
@@ -87,8 +87,9 @@ pub(crate) fn verify_unclosed(world: &World, run: u64, refused: &Error) {
 fn verify_closed(world: &World, place: Place, life: &Life) -> Result<(), String> {
     let states = life.store.runs();
     for (&run, book) in &world.books.borrow().runs {
-        // Others are told of the close when they are reached.
-        let is_closed = book.closed.is_some() && world.has_part(run, place);
+        // Nodes without a part in it are told of the close when they are reached.
+        let is_told = |closed: Instant| world.has_part(run, place) || closed.elapsed().min(world.calm()) > CALM;
+        let is_closed = book.closed.is_some_and(is_told);
         if is_closed && states.iter().any(|status| status.run == run && status.state != RunState::Closed) {
             return Err(format!("run {run}: closed, and open again"));
         }

@@ -28,8 +28,7 @@ pub(super) async fn connect(address: &Address, config: Option<&Arc<ClientConfig>
     };
     let stream = connect_tcp(host, port).await.map_err(away)?;
     stream.set_nodelay(true).map_err(away)?;
-    let config = config.filter(|_| matches!(address, Address::Tls(..)));
-    let Some(config) = config else {
+    let Some(config) = config.filter(|_| matches!(address, Address::Tls(..))) else {
         let (reader, writer) = stream.into_split();
         return Ok((Box::pin(reader), Box::pin(writer)));
     };

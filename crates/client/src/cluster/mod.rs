@@ -214,8 +214,9 @@ impl ClusterClient {
     /// The same about a run. A node that has no part in it by the map is left out where it does not answer; one that answers may have
     /// begun it by an earlier map.
     fn all_of<T: Send>(&self, run: Option<u64>, call: impl Fn(&Client) -> Result<T> + Sync) -> Result<Vec<T>> {
-        let may_lack = |placed: &Placed, node: &Node| run.is_some_and(|run| !placed.keyspace.has_part(run, node.id));
-        let answers = self.inner.nodes.at_all(self.begin(NO_WAIT), |_, _| true, may_lack, call)?;
+        let may_be_left_out =
+            |placed: &Placed, node: &Node| run.is_some_and(|run| !placed.keyspace.has_part(run, node.id));
+        let answers = self.inner.nodes.at_all(self.begin(NO_WAIT), |_, _| true, may_be_left_out, call)?;
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 

@@ -405,7 +405,7 @@ impl<C: OfNode> Nodes<C> {
         self.at_all(end, |_, _| true, |_, _| false, call)
     }
 
-    /// The same of the nodes that this picks of a map; those that may lack are asked once, and left out where they do not answer.
+    /// The same of the nodes that this picks of a map; those that may be left out are asked once, and are left out where they do not answer.
     ///
     /// # Errors
     /// As [`Nodes::everywhere`].
@@ -413,7 +413,7 @@ impl<C: OfNode> Nodes<C> {
         &self,
         end: Instant,
         picks: impl Fn(&Placed, &Node) -> bool,
-        may_lack: impl Fn(&Placed, &Node) -> bool + Sync,
+        may_be_left_out: impl Fn(&Placed, &Node) -> bool + Sync,
         call: impl Fn(&C) -> Result<T> + Sync,
     ) -> Result<Vec<(NodeName, T)>> {
         let mut answers: Vec<(NodeName, T)> = Vec::new();
@@ -423,11 +423,11 @@ impl<C: OfNode> Nodes<C> {
             let nodes: Vec<&Node> = placed.nodes().filter(is_new).filter(|node| picks(&placed, node)).collect();
             let asked = self.beside(nodes.iter().copied(), true, |node| {
                 // Without a connection the error has the node's name.
-                let lacks = may_lack(&placed, node);
-                let limit = if lacks { Limit::once(self.now(), limit.reach) } else { limit };
+                let is_spare = may_be_left_out(&placed, node);
+                let limit = if is_spare { Limit::once(self.now(), limit.reach) } else { limit };
                 let answer = self.node_within(node.id, limit);
                 match answer.and_then(|client| call(&client).map_err(|error| named(node, &error))) {
-                    Err(error) if lacks && error.is_unanswered() => Ok(None),
+                    Err(error) if is_spare && error.is_unanswered() => Ok(None),
                     answer => answer.map(Some),
                 }
             });

@@ -45,8 +45,7 @@ impl ClusterClient {
             let left = end.saturating_duration_since(began);
             let wait = if is_hop { Duration::ZERO } else { left.min(TURN) };
             let asked = GetAny { n: request.n - leases.len(), wait, ..request.clone() };
-            // A node that says nothing leaves time for others; none of them has been asked yet: then they do not wait for one that is not
-            // reached.
+            // A node that says nothing leaves time for the others, and until each was asked one that is not reached takes none.
             let limit = self.inner.nodes.half(call_end.min(self.inner.nodes.options.end(wait)));
             let limit = match nodes.len() {
                 1 => limit,

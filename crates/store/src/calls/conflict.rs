@@ -46,7 +46,7 @@ impl Engine {
         let Some(run) = shard.events.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
             return Err(Error::internal("a fragment of an unknown run"));
         };
-        // Under a look-up table a conflict is the last word of whoever has the bytes: their home does not hear of it.
+        // Under a look-up table the node that has the bytes answers a conflict alone: their home is not told.
         if self.books(&shard, key) || !same && self.has_table(&shard, primary.as_bytes()) {
             let ledger = &mut shard.events.runs[run as usize].ledger;
             ledger.offered += offered;

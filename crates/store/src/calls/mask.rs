@@ -11,7 +11,7 @@ use crate::events::{Mask, SourceCount, State, Until};
 use crate::limits::SOURCES_LOOK_NS;
 use crate::placement::Ticket;
 use crate::runs::{KnownRun, MaskChange, apply_mask};
-use crate::{SourceStatus, Store};
+use crate::{RunState, SourceStatus, Store};
 use forebay_core::{Error, LiveState, Primary, Result, Source};
 use forebay_media::bytes::Blob;
 use forebay_media::hot::Class;
@@ -51,13 +51,18 @@ impl Store {
         engine.explained(engine.set_mask(&change))
     }
 
-    /// Every source of a run that was named or seen: figures, age, masks; in order of their keys.
+    /// Every source of a run that was named or seen: figures, age, masks; in order of their keys. Of a closed run as its summary has them.
     ///
     /// # Errors
     /// `Invalid` for an unknown run.
     pub fn sources(&self, run: u64) -> Result<Vec<SourceStatus>> {
         let engine = self.engine();
         let known = engine.known(&mut engine.runs.known.lock(), run)?.clone();
+        if known.state == RunState::Closed
+            && let Ok(summary) = engine.read_summary(run)
+        {
+            return Ok(summary.sources);
+        }
         engine.look_at_sources(run);
         Ok(engine.source_rows(&known))
     }
@@ -205,7 +210,7 @@ impl Engine {
     pub(crate) fn watch_sources(&self) {
         let runs: Vec<u64> = {
             let runs = self.runs.known.lock();
-            let alive = runs.iter().filter(|known| known.state != crate::RunState::Closed);
+            let alive = runs.iter().filter(|known| known.state != RunState::Closed);
             alive.map(|known| known.run).collect()
         };
         // Runs that are closed are forgotten: their figures are in their summaries.

@@ -188,8 +188,13 @@ fn a_closed_run_keeps_its_rows_by_source() {
     let row = |name: &str, live, ended| (name.to_owned(), live, ended);
     let two_live = [row("0", (2, 20), (1, 10)), row("1", (2, 10), (1, 5))];
     assert_eq!(rows(&store), two_live);
+    let sources = |store: &Fixture| -> Vec<_> {
+        store.sources(RUN).unwrap().into_iter().map(|row| (row.source, row.fragments, row.bytes)).collect()
+    };
+    let before = [("0".to_owned(), 3, 30), ("1".to_owned(), 3, 15)];
+    assert_eq!(sources(&store), before);
     let _ = store.run_close(RUN).unwrap();
-    store.in_every_life(|store| assert_eq!(rows(store), two_live));
+    store.in_every_life(|store| assert_eq!((rows(store), sources(store)), (two_live.to_vec(), before.to_vec())));
     assert!(store.release(&store.primary(2)).unwrap());
     store.in_every_life(|store| assert_eq!(rows(store), [row("0", (1, 10), (2, 20)), row("1", (1, 5), (2, 10))]));
 }
