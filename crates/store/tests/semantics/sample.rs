@@ -141,8 +141,9 @@ fn samples_are_chosen_by_attribute_run_and_stage() {
 fn the_rate_and_the_bytes_are_bounded() {
     let store = Fixture::new(&staged(3));
     (0..3).for_each(|source| store.stored(1, source, &[1; 100]));
-    let mut sampler = store.sampler(&Sampling { rate_hz: 20.0, bytes_max: 250, ..Sampling::default() }).unwrap();
+    // The rate counts from when the sampler is made, which is before its answer is here.
     let start = Instant::now();
+    let mut sampler = store.sampler(&Sampling { rate_hz: 20.0, bytes_max: 250, ..Sampling::default() }).unwrap();
     for _ in 0..4 {
         let sample = sampler.next(Duration::from_secs(20)).unwrap().unwrap();
         assert_eq!((sample.fragments.len(), sample.left_out, sample.event_bytes), (2, 1, 300));
