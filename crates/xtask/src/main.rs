@@ -1,13 +1,15 @@
-//! The project's chores: `cargo xtask test`, `tidy`, `crash`, `simulate`, `fuzz`, `bench` and `pairs`.
+//! The project's chores: `cargo xtask test`, `tidy`, `crash`, `simulate`, `fuzz`, `bench`, `pairs` and `old`.
 
 mod bench;
 mod crash;
 mod fuzz;
+mod old;
 mod pairs;
 mod python;
 mod simulate;
 mod test;
 mod tidy;
+mod tree;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -37,6 +39,8 @@ enum Chore {
     Tidy(tidy::Options),
     /// Measure whether calls got slower since a revision: both compiled, and run in turn.
     Pairs(pairs::Options),
+    /// Try programs of an earlier revision with those of this one: clients, servers, stores.
+    Old(old::Options),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Chore::Bench(options) => bench::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
         Chore::Pairs(options) => pairs::run(&options),
+        Chore::Old(options) => old::run(&options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

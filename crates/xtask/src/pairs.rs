@@ -9,7 +9,7 @@
 //!
 //! *Invariants*: a row whose ratios spread further than its limit is reported as undecided.
 
-use crate::{Result, child};
+use crate::{Result, child, tree};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let dir = child::target_dir().join("pairs");
     let tree = dir.join("tree");
-    checkout(&options.revision, &tree)?;
+    tree::checkout(&options.revision, &tree)?;
     let before = build(&tree, &dir.join("before"))?;
     let now = build(&child::root(), &dir.join("now"))?;
     let disk = options.disk.clone().unwrap_or_else(|| dir.clone());
@@ -82,23 +82,6 @@ fn judge(ratios: &[f64], limit: f64) -> &'static str {
         () if median >= 1.0 - limit => "held",
         () => "SLOWER",
     }
-}
-
-fn checkout(revision: &str, tree: &Path) -> Result<()> {
-    let git = || {
-        let mut git = Command::new("git");
-        git.current_dir(child::root());
-        git
-    };
-    if tree.exists() {
-        let commit = |of: &str, dir: &Path| child::output(git().current_dir(dir).args(["rev-parse", of]));
-        if commit("HEAD", tree)? == commit(&format!("{revision}^{{commit}}"), &child::root())? {
-            return Ok(());
-        }
-        let _ = git().args(["worktree", "remove", "--force"]).arg(tree).status()?;
-    }
-    let made = git().args(["worktree", "add", "--quiet", "--force", "--detach"]).arg(tree).arg(revision).status()?;
-    if made.success() { Ok(()) } else { Err(format!("no worktree of {revision}").into()) }
 }
 
 /// Compiles the program with the crates of one tree, with the locked versions of this one.
