@@ -10,7 +10,7 @@ use common::ops::Op;
 use common::{TempDir, key, put, refused, small_config};
 use forebay_store::core::map::{ClusterMap, Hex128, Succession};
 use forebay_store::core::{
-    Bounds, Key, Keyspace, Kind, Ledger, LiveState, ManualClock, OpenEvent, Primary, RunConfig, Tally, Token,
+    Bounds, Key, Keyspace, Kind, Ledger, LedgerBy, LiveState, ManualClock, OpenEvent, Primary, RunConfig, Tally, Token,
 };
 use forebay_store::{Config, EventInfo, GetAny, PutOptions, PutOutcome, Sources, Store};
 use forebay_testkit::media::SimMedium;
@@ -305,6 +305,42 @@ proptest! {
         second.tick();
         prop_assert_eq!(second.ledger(common::fixture::RUN).unwrap().imbalance(), None);
     }
+}
+
+/// Figures by source go with the account: those of the events that this node is the home of.
+#[test]
+fn figures_by_source_leave_with_events_and_come_back() {
+    let medium = SimMedium::new(REGION_BYTES);
+    let store = Store::create_on(medium.clone(), &keyspace(COUNT), config(None)).unwrap();
+    let own = store.holding().0;
+    let led_by = |epoch, since, home| {
+        let members: &[u16] = if home == 1 { &[1, 2] } else { &[2, 1] };
+        map(epoch, own, 2, &[(0, 1, since, [members, members])])
+    };
+    store.adopt_map(&led_by(1, 1, 1)).unwrap();
+    open(&store, 1);
+    for event in 0..4 {
+        stored(&store, &key(1, event, 0));
+        stored(&store, &key(1, event, 1));
+    }
+    assert!(store.remove_event(&store.schema().primary(&[1, 0]).unwrap()).unwrap());
+    let figures = |store: &Store| {
+        let rows = store.ledger_by(1, LedgerBy::Source).unwrap().into_iter();
+        let sources = store.sources(1).unwrap().into_iter().map(|row| (row.source, row.fragments, row.bytes));
+        (rows.map(|row| (row.name, row.live, row.ended)).collect::<Vec<_>>(), sources.collect::<Vec<_>>())
+    };
+    let here = figures(&store);
+    let one = Tally { events: 0, fragments: 1, bytes: b"bytes".len() as u64 };
+    let three = Tally { events: 0, fragments: 3, bytes: 3 * one.bytes };
+    assert_eq!(here.0, ["0", "1"].map(|source| (source.to_owned(), three, one)));
+    let (away, back) = (led_by(2, 2, 2), led_by(3, 3, 1));
+    store.adopt_map(&away).unwrap();
+    let gone = figures(&store);
+    assert_eq!(gone.0, ["0", "1"].map(|source| (source.to_owned(), Tally::default(), one)));
+    assert_eq!(gone.1, ["0", "1"].map(|source| (source.to_owned(), 1, one.bytes)));
+    store.adopt_map(&back).unwrap();
+    assert_eq!(figures(&store), here);
+    store.close().unwrap();
 }
 
 #[test]

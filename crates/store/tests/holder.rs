@@ -7,7 +7,8 @@ mod common;
 use common::driver::keyspace;
 use common::{TempDir, eventually, key, put, refused, small_config};
 use forebay_store::core::map::{Change, ClusterMap, Hex128, Node, NodeState};
-use forebay_store::core::{Attributes, Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, crc32c};
+use forebay_store::core::{Attributes, Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, Tally, crc32c};
+use forebay_store::core::{LedgerBy, LedgerRow, SourceStatus};
 use forebay_store::{Config, Departed, GetAny, HeldPart, PutOptions, PutOutcome, RunHome, Sources, Store, WarmDevice};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +59,22 @@ impl Two {
     fn restart(&mut self, id: usize) {
         self.stores[id - 1].take().unwrap().close().unwrap();
         self.stores[id - 1] = Some(Store::open(&path(&self.dir, id), small_config()).unwrap());
+    }
+
+    /// A node's next life after a kill: with what its directory had.
+    fn kill(&mut self, id: usize) {
+        let (at, left) = (path(&self.dir, id), self.dir.path().join("left"));
+        std::fs::create_dir_all(left.join("runs")).unwrap();
+        for part in ["", "runs"].map(|part| at.join(part)).iter().filter(|part| part.exists()) {
+            for file in std::fs::read_dir(part).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file())
+            {
+                std::fs::copy(&file, left.join(file.strip_prefix(&at).unwrap())).unwrap();
+            }
+        }
+        drop(self.stores[id - 1].take());
+        std::fs::remove_dir_all(&at).unwrap();
+        std::fs::rename(&left, &at).unwrap();
+        self.stores[id - 1] = Some(Store::open(&at, small_config()).unwrap());
     }
 
     /// Keys of events with their home at node `home`, of the source that node `holder` has.
@@ -275,6 +292,101 @@ fn a_holder_asks_and_nothing_is_counted_twice() {
     refused(two.store(2).get(&other), Kind::Fenced);
     assert_eq!(two.store(1).ledger(RUN).unwrap().late.fragments, 0, "only asked");
     assert_eq!(two.store(1).ledger(RUN).unwrap().imbalance(), None);
+}
+
+/// Rows by source of the account, and what `sources` says: source, fragments, bytes, missing, late, conflicts.
+type Figures = (Vec<LedgerRow>, Vec<(String, [u64; 5])>);
+
+fn figures(store: &Store) -> Figures {
+    let of = |row: SourceStatus| (row.source, [row.fragments, row.bytes, row.missing, row.late, row.conflicts]);
+    let sources = store.sources(RUN).unwrap().into_iter().map(of).collect();
+    (store.ledger_by(RUN, LedgerBy::Source).unwrap(), sources)
+}
+
+/// What real processes found: after each opening of a holder its books by source had what it holds for other homes, as ended.
+#[test]
+fn a_holders_figures_by_source_are_the_same_in_its_next_life() {
+    let plain = PutOptions::default();
+    let lives: [fn(&mut Two); 4] = [|two| two.restart(2), |two| two.kill(2), |two| two.kill(2), |two| two.restart(2)];
+    let in_each_life = |two: &mut Two| {
+        let before = figures(two.store(2));
+        for (life, next) in lives.into_iter().enumerate() {
+            next(two);
+            assert_eq!(figures(two.store(2)), before, "life {life}");
+            assert_eq!(two.store(2).ledger(RUN).unwrap().imbalance(), None);
+            two.tell(Report::Later);
+        }
+        before
+    };
+    let mut two = Two::with_two_sources();
+    // Nothing but what another node counts: no rows.
+    for event in 0..10 {
+        for source in [2, 3] {
+            stored(two.store(2), &two.key(1, event, source), &plain);
+        }
+    }
+    assert_eq!(two.tell(Report::Prompt), (20, 0));
+    assert_eq!(in_each_life(&mut two), (Vec::new(), Vec::new()));
+    // Its own events have rows.
+    for event in 0..4 {
+        for source in [2, 3] {
+            stored(two.store(2), &two.key(2, event, source), &plain);
+        }
+    }
+    let (rows, sources) = in_each_life(&mut two);
+    let bytes = BYTES.len() as u64;
+    let own = Tally { events: 0, fragments: 4, bytes: 4 * bytes };
+    assert!(rows.iter().all(|row| (row.live, row.ended) == (own, Tally::default())), "{rows:?}");
+    let named = ["1", "2"].map(|source| (source.to_owned(), [4, 4 * bytes, 0, 0, 0]));
+    assert_eq!(sources, named);
+    // Some of what it holds ends: a whole event, a fragment of another one.
+    let (event, fragment) = (two.primary(&two.key(1, 0, 2)), two.key(1, 1, 3));
+    assert!(two.store(1).remove_event(&event).unwrap() && two.store(1).remove(&fragment).unwrap());
+    two.depart();
+    assert_eq!(in_each_life(&mut two), (rows, sources));
+    // And one of its own: a close keeps how many came, a kill does not know their sources any more.
+    let mine = two.primary(&two.key(2, 0, 2));
+    assert!(two.store(2).remove_event(&mine).unwrap());
+    let before = figures(two.store(2));
+    let one = Tally { events: 0, fragments: 1, bytes };
+    assert!(before.0.iter().all(|row| (row.live.fragments, row.ended) == (3, one)), "{before:?}");
+    for _life in 0..2 {
+        two.restart(2);
+        assert_eq!(figures(two.store(2)), before);
+    }
+    two.kill(2);
+    let (rows, _) = figures(two.store(2));
+    let ended: Vec<(&str, u64, u64)> =
+        rows.iter().map(|row| (&*row.name, row.live.fragments, row.ended.fragments)).collect();
+    assert_eq!(ended, [("1", 3, 0), ("2", 3, 0), ("unknown", 0, 2)]);
+}
+
+#[test]
+fn the_summary_of_a_holder_has_only_its_own_events() {
+    let plain = PutOptions::default();
+    let mut two = Two::with_two_sources();
+    let (held, own) = (two.key(1, 0, 2), two.key(2, 0, 2));
+    stored(two.store(2), &held, &plain);
+    assert_eq!(two.tell(Report::Prompt), (1, 0));
+    stored(two.store(2), &own, &plain);
+    two.kill(2);
+    assert_eq!(two.tell(Report::Later), (1, 0));
+    two.restart(2);
+    assert_eq!(two.tell(Report::Later), (1, 0));
+    // Its run is closed while the home still keeps what is held.
+    assert!(two.store(2).remove_event(&two.primary(&own)).unwrap());
+    two.store(2).run_stop(RUN).unwrap();
+    two.store(2).run_close(RUN).unwrap();
+    let one = Tally { events: 0, fragments: 1, bytes: BYTES.len() as u64 };
+    for life in 0..3 {
+        let summary = two.store(2).run_summary(RUN).unwrap();
+        assert_eq!(summary.sources.iter().map(|row| row.fragments).collect::<Vec<_>>(), [1], "life {life}");
+        let (rows, _) = figures(two.store(2));
+        let row = LedgerRow { name: "1".to_owned(), ended: one, ..LedgerRow::default() };
+        assert_eq!(rows, [row], "life {life}");
+        assert!(is_held(&two, &held));
+        if life == 0 { two.restart(2) } else { two.kill(2) }
+    }
 }
 
 #[test]

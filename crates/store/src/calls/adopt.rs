@@ -143,13 +143,13 @@ impl Engine {
             match shard.events[event].state {
                 State::Live(state) if !home => {
                     let home = self.home_of(shard, shard.events.primary(event).as_bytes());
-                    shard.events.demote(event, home, self.now_ns());
+                    shard.events.demote(event, home, self.now_ns(), |place| self.hot_length(place));
                     if state == LiveState::Leased {
                         self.events.lease_ends();
                     }
                 }
                 State::Foreign if home => {
-                    let kept = shard.events.promote(event, now);
+                    let kept = shard.events.promote(event, now, |place| self.hot_length(place));
                     if shard.events[event].present > 0 {
                         self.settle_found(shard, event);
                     }

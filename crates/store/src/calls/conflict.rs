@@ -52,8 +52,8 @@ impl Engine {
             ledger.offered += offered;
             match same {
                 true if is_planted("duplicate-uncounted") => {}
-                true => ledger.duplicate += offered,
-                false => ledger.conflict += offered,
+                false if !is_planted("conflict-is-duplicate") => ledger.conflict += offered,
+                _ => ledger.duplicate += offered,
             }
         }
         if same {

@@ -14,7 +14,7 @@
 //! *Not here*: which node holds what (`core::map`); the connections between nodes (crate `cluster`).
 
 use crate::engine::Engine;
-use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, Flag, State, Word};
+use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, Flag, PlaceBits, State, Word};
 use crate::shards::Shard;
 use crate::{PutOptions, Store};
 use forebay_core::limits::SUB_KEYS_MAX;
@@ -349,6 +349,12 @@ impl Engine {
             return hot.length_of(location);
         }
         hot.read_entry(location).map_or_else(|| hot.length_of(location), |entry| self.counted(location, &entry))
+    }
+
+    /// What counts as the length of a fragment on the hot level; `None` for one on the warm level.
+    pub(crate) fn hot_length(&self, place: PlaceBits) -> Option<u32> {
+        let location = place.location();
+        (!location.is_warm()).then(|| self.counted_at(location))
     }
 
     /// Other nodes are to be told something.

@@ -7,14 +7,17 @@
 //!            another node leads it: demote      out of lists, leases and the account
 //! ```
 //!
-//! *Invariants*: nothing of a foreign event is in the ledger, in a list of events that wait, or under a lease; an event that was
-//! demoted and is promoted again is what recovery makes of the same records (tests/cluster.rs); a foreign event is in a list of
-//! those to be told exactly while its home may not know all that is here (`is_told`, asserted); `Run::foreign` is the sum of what is here
-//! (`foreign_adds_up`, asserted where roles change and where all is compared).
+//! *Invariants*: nothing of a foreign event is in the ledger or in the figures of its sources (tests/holder.rs), in a list of
+//! events that wait, or under a lease; an event that was demoted and is promoted again is what recovery makes of the same
+//! records (tests/cluster.rs); a foreign event is in a list of those to be told exactly while its home may not know all that
+//! is here (`is_told`, asserted); `Run::foreign` is the sum of what is here (`foreign_adds_up`, asserted where roles change
+//! and where all is compared).
 
 use super::event::{Flag, State};
 use super::list::List;
 use super::shard::{Ended, ShardEvents};
+use super::slot::PlaceBits;
+use super::sources::SourceCounts;
 use forebay_core::{Key, LiveState, Primary, Report, Tally};
 
 /// Where an event had gone before its home became another node.
@@ -48,8 +51,9 @@ pub struct Departures {
 }
 
 impl ShardEvents {
-    /// Another node leads the event's slot: its lease is void, and the account counts it no more.
-    pub(crate) fn demote(&mut self, event: u32, home: u16, now_ns: u64) {
+    /// Another node leads the event's slot: its lease is void, and the account counts it no more. `hot_length` is what counts as
+    /// the length of a fragment on the hot level, `None` for one on the warm level.
+    pub(crate) fn demote(&mut self, event: u32, home: u16, now_ns: u64, hot_length: impl Fn(PlaceBits) -> Option<u32>) {
         let State::Live(state) = self.slab[event].state else { return };
         let kept = match state {
             LiveState::Accepted => Some(Kept::Accepted(self.slab[event].output())),
@@ -57,6 +61,11 @@ impl ShardEvents {
             LiveState::Open | LiveState::Ready | LiveState::Leased => None,
         };
         self.unlink(event, state);
+        self.move_figures(event, |sources, _, rest, place| {
+            if let Some(length) = hot_length(place) {
+                sources.left(rest, length);
+            }
+        });
         let tally = self.tally(event);
         let leaf = &mut self.slab[event];
         let run = &mut self.runs[leaf.run as usize];
@@ -84,6 +93,18 @@ impl ShardEvents {
         if let Some(kept) = kept {
             self.lists.foreign.insert(event, kept);
         }
+    }
+
+    /// Its fragments enter or leave the figures of their sources, as the account counts it or not. Those on the warm level do
+    /// neither: a snapshot has their figures (`Sum::add`). A store with a warm level takes no look-up table.
+    fn move_figures(&mut self, event: u32, each: impl Fn(&mut SourceCounts, &[u8], &[u8], PlaceBits)) {
+        let run = self.slab[event].run as usize;
+        let mut sources = std::mem::take(&mut self.runs[run].sources);
+        let primary = self.primary(event);
+        for (rest, place) in self.fragments(event, |_| true) {
+            each(&mut sources, primary.as_bytes(), rest, place);
+        }
+        self.runs[run].sources = sources;
     }
 
     /// An event is foreign from now on: what its home knows of it is still to be found out.
@@ -235,8 +256,18 @@ impl ShardEvents {
 
     /// This node leads the event's slot: the account counts it, and it is open. Answers where it had gone before. As after
     /// recovery, the caller looks what it is by its marks.
-    pub(crate) fn promote(&mut self, event: u32, now_ns: u64) -> Option<Kept> {
+    pub(crate) fn promote(
+        &mut self,
+        event: u32,
+        now_ns: u64,
+        hot_length: impl Fn(PlaceBits) -> Option<u32>,
+    ) -> Option<Kept> {
         debug_assert_eq!(self.slab[event].state, State::Foreign, "only a foreign event is promoted");
+        self.move_figures(event, |sources, primary, rest, place| {
+            if let Some(length) = hot_length(place) {
+                sources.arrived(rest, length, primary);
+            }
+        });
         let seen = (0..self.slots(event)).any(|slot| !self.shape.form.word_of(self.table(event), slot).is_pending());
         self.leave_foreign(event);
         let leaf = &mut self.slab[event];

@@ -80,6 +80,16 @@ impl SourceCounts {
         count.bytes = count.bytes.saturating_sub(u64::from(length));
     }
 
+    /// A fragment that arrived is in another node's figures.
+    pub(crate) fn left(&mut self, source: &[u8], length: u32) {
+        self.take_back(source, length);
+        let count = self.of(source);
+        if count.fragments == 0 {
+            // Else a source of which nothing is counted here would have a row of its own.
+            count.last = [0; 8];
+        }
+    }
+
     /// Those of which anything is known, with packed sources of this width.
     pub(crate) fn known(&self, width: usize) -> impl Iterator<Item = (Vec<u8>, SourceCount)> + '_ {
         let dense = self.dense.iter().enumerate().filter(|(_, count)| **count != SourceCount::default());

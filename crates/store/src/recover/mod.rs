@@ -282,7 +282,7 @@ impl Engine {
             for event in shard.events.every_event() {
                 if self.role(shard, shard.events.primary(event).as_bytes()) != Role::Home {
                     let home = self.home_of(shard, shard.events.primary(event).as_bytes());
-                    shard.events.demote(event, home, self.now_ns());
+                    shard.events.demote(event, home, self.now_ns(), |place| self.hot_length(place));
                 }
             }
         }

@@ -110,10 +110,7 @@ impl Engine {
     /// Takes what the shards say, one after another.
     fn take_shards(&self, taken: &mut OfShards) {
         let closing = self.is_closed();
-        let hot_length = |place: PlaceBits| {
-            let location = place.location();
-            (!location.is_warm()).then(|| self.counted_at(location))
-        };
+        let hot_length = |place: PlaceBits| self.hot_length(place);
         let hot_length: Option<HotLength<'_>> = closing.then_some(&hot_length);
         let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);
         let mut turn_began = self.timer().now();

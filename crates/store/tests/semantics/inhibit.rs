@@ -1,9 +1,10 @@
 //! Inhibit as a trigger meets it: set once, cleared once, watched, told, and its time charged to its cause.
 
 use super::*;
+use crate::common::fixture::RUN;
 use crate::common::{eventually, put, refused, small_config};
 use forebay_store::core::{Kind, ManualClock};
-use forebay_store::{Config, InhibitClass, InhibitListener, InhibitState, Store};
+use forebay_store::{Config, InhibitClass, InhibitListener, InhibitState, Store, Watch};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -156,7 +157,7 @@ fn a_refused_put_says_whose_turn_it_is() {
     assert_eq!((&shortage.level[..], &shortage.owner[..]), ("hot level", "selection"));
     assert!(shortage.cause.contains("% ready"), "{shortage:?}");
     // Other calls say the same; limits say whose they are.
-    let announced = store.announce(next + 1, &[0]).unwrap_err();
+    let announced = store.announce(next, &[0]).unwrap_err();
     assert_eq!(announced.kind(), Kind::Full);
     assert_eq!(
         (&announced.shortage().unwrap().level[..], announced.message().contains("no space")),
@@ -182,16 +183,40 @@ fn a_watch_waits_for_a_change_to_its_deadline() {
     assert_eq!(watch.state(), told, "without waiting");
     assert_eq!(watch.wait_change(Duration::ZERO), Some(told), "answered once");
     assert_eq!(watch.wait_change(Duration::ZERO), None);
-    // A watch of a run shows it too.
-    let mut run = store.watch(1).unwrap();
-    assert!(run.next(Duration::ZERO).unwrap().inhibit.is_some());
     let late = store.watch_inhibit();
     assert!(late.state().inhibit.is_some());
     store.remove_range(&forebay_store::core::Bounds::parse(store.schema(), "*").unwrap()).unwrap();
     eventually(&store, "inhibit ends", || watch.state().inhibit.is_none());
     let ended = watch.wait_change(Duration::ZERO).unwrap();
     assert_eq!((ended.change, ended.inhibit), (2, None));
-    assert_eq!(run.next(Duration::ZERO).unwrap().inhibit, None);
+}
+
+/// Also where one node of several is full.
+#[test]
+fn a_watch_of_a_run_shows_inhibit_and_its_end() {
+    let store = Fixture::on_hot_alone(&single(), marks);
+    store.run_open(RUN, &single().run).unwrap();
+    let mut watch = store.watch(RUN).unwrap();
+    assert_eq!(watch.next(Duration::ZERO).expect("how it is now").inhibit, None);
+    let start = Instant::now();
+    assert_eq!(watch.next(Duration::from_millis(30)), None);
+    assert!(start.elapsed() >= Duration::from_millis(30), "{:?}", start.elapsed());
+    let until = |mut watch: Watch, is_set: bool| loop {
+        let status = watch.next(Duration::from_secs(30)).expect("a change");
+        if status.inhibit.is_some() == is_set {
+            return (watch, status.inhibit);
+        }
+    };
+    let waiting = std::thread::spawn(move || until(watch, true));
+    fill_to(&store, 0, 0.5);
+    let (watch, inhibit) = waiting.join().unwrap();
+    let inhibit = inhibit.unwrap();
+    assert_eq!((inhibit.class, &*inhibit.owner), (InhibitClass::HotFull, "selection"));
+    assert!(inhibit.scope.starts_with("hot level"), "{inhibit}");
+    let waiting = std::thread::spawn(move || until(watch, false));
+    store.remove_range(&forebay_store::core::Bounds::parse(store.schema(), "*").unwrap()).unwrap();
+    eventually(&store, "inhibit ends", || waiting.is_finished());
+    assert_eq!(waiting.join().unwrap().1, None);
 }
 
 /// With the store's own thread nobody needs to look.

@@ -330,6 +330,25 @@ fn runs_that_cannot_be_opened_are_refused() {
 }
 
 #[test]
+fn a_run_is_not_closed_before_its_summary_is_written() {
+    let store = Fixture::new(&single());
+    store.stored(1, 0, b"rejected");
+    store.take(1).reject().unwrap();
+    store.run_stop(RUN).unwrap();
+    let path = store.path().join("runs");
+    std::fs::write(&path, "a file where the summaries should be").unwrap();
+    refused(store.run_close(RUN), Kind::Invalid);
+    assert_eq!(state(&store, RUN), Some(RunState::Stopped));
+    store.late(1, 5, b"still known");
+    std::fs::remove_file(&path).unwrap();
+    let summary = store.run_close(RUN).unwrap();
+    let text = std::fs::read_to_string(path.join("run-1.json")).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(written, serde_json::to_value(&summary).unwrap());
+    assert_eq!(summary.ledger.late.fragments, 1);
+}
+
+#[test]
 fn a_closed_run_answers_closed_to_everything_and_leaves_its_summary() {
     let mut store = Fixture::new(&single());
     store.stored(1, 0, b"kept");
@@ -337,21 +356,13 @@ fn a_closed_run_answers_closed_to_everything_and_leaves_its_summary() {
     store.take(1).accept(&["main"]).unwrap();
     store.take(2).reject().unwrap();
     store.run_stop(RUN).unwrap();
-    let path = store.path().join("runs");
-    std::fs::write(&path, "a file where the summaries should be").unwrap();
-    refused(store.run_close(RUN), Kind::Invalid);
-    assert_eq!(state(&store, RUN), Some(RunState::Stopped));
     store.late(2, 5, b"still known");
-    std::fs::remove_file(&path).unwrap();
     let reservation = store.reserve(&store.key(1, 7), 4, &PutOptions::default()).unwrap();
     drop(reservation);
     let summary = store.run_close(RUN).unwrap();
-    let text = std::fs::read_to_string(path.join("run-1.json")).unwrap();
-    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(written, serde_json::to_value(&summary).unwrap());
     assert_eq!((summary.announced, summary.streams[0].live.bytes, summary.ledger.late.fragments), (2, 4, 1));
     store.in_every_life(|store| {
-        assert_eq!(state(store, RUN), Some(RunState::Closed));
+        assert_eq!((state(store, RUN), store.run_summary(RUN).unwrap()), (Some(RunState::Closed), summary.clone()));
         let source = store.source(0);
         for answer in [
             store.run_open(RUN, &single().run),
