@@ -132,11 +132,15 @@ impl Client {
     /// As `Store::get_any`, and `Unavailable` where the server does not answer in time. Leases of a lost answer come back
     /// by their time. Of bytes that other nodes have also `Corrupt`, where no other event was ready.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
-        self.get_any_of(request).map_err(NoLease::error)
+        self.get_any_of(request, &HeldTogether::default()).map_err(NoLease::error)
     }
 
     /// The same, which says whether it is the server that did not answer.
-    pub(crate) fn get_any_of(&self, request: &GetAny) -> std::result::Result<Vec<Lease>, NoLease> {
+    pub(crate) fn get_any_of(
+        &self,
+        request: &GetAny,
+        together: &HeldTogether,
+    ) -> std::result::Result<Vec<Lease>, NoLease> {
         let (machine, this) = (self.pool().machine(), self.in_one_call(request.wait));
         let (wait_end, end) = (machine.now() + request.wait.min(FAR), this.calls().end(request.wait));
         let mut asked = request.clone();
@@ -144,7 +148,8 @@ impl Client {
         for _ in 0..ROUNDS {
             let mut out = WireWriter::new();
             out.get_any(&asked).map_err(NoLease::Unread)?;
-            let leases = this.leases(Call::GetAny, &out.finish(), asked.wait, asked.lease).map_err(NoLease::Away)?;
+            let leases = this.leases(Call::GetAny, &out.finish(), asked.wait, asked.lease, together);
+            let leases = leases.map_err(NoLease::Away)?;
             if leases.is_empty() {
                 break;
             }
@@ -174,7 +179,7 @@ impl Client {
         out.short(primary.as_bytes())?;
         out.milliseconds(duration.unwrap_or_default())?;
         let this = self.in_one_call(NO_WAIT);
-        let leases = this.leases(Call::Lease, &out.finish(), NO_WAIT, duration)?;
+        let leases = this.leases(Call::Lease, &out.finish(), NO_WAIT, duration, &HeldTogether::default())?;
         let mut found = Vec::new();
         match this.fetch_leases(leases, &mut found, &mut Blocked::default()) {
             Some(error) => Err(error),
@@ -212,7 +217,14 @@ impl Client {
         failed
     }
 
-    fn leases(&self, call: Call, meta: &[u8], wait: Duration, time: Option<Duration>) -> Result<Vec<Lease>> {
+    fn leases(
+        &self,
+        call: Call,
+        meta: &[u8],
+        wait: Duration,
+        time: Option<Duration>,
+        together: &HeldTogether,
+    ) -> Result<Vec<Lease>> {
         let keyspace = self.keyspace();
         let answer = self.calls().call(
             call.repeat(),
@@ -226,7 +238,6 @@ impl Client {
         // Without a wish the server's default applies, and the heartbeat must know it.
         let time = time.unwrap_or(Duration::from_millis(u64::from(self.pool().welcome.lease_ms)));
         let mut cutter = Cutter::new(answer.payload);
-        let together = HeldTogether::default();
         let hold = |lease: WireLease| {
             let (primary, token) = (lease.event.primary, lease.token);
             let held = together.hold(Kept::new(self, primary, token, time), primary, token);

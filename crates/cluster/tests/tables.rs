@@ -443,3 +443,45 @@ fn what_a_client_with_an_earlier_map_puts_is_stored_only_where_its_home_says_so(
     }
     lease.reject().unwrap();
 }
+
+/// A node that is full inhibits the trigger of all: the summary over all nodes has its dead time, wherever the home of the run is.
+#[test]
+fn the_dead_time_of_a_run_is_that_of_the_node_that_inhibited_longest() {
+    let cluster = Cluster::with_holders([1, 2]);
+    let client = connect(&cluster);
+    client.run_open(RUN, &keyspace().run).unwrap();
+    let home = cluster.home_of(RUN);
+    let full = [1, 2].into_iter().find(|&id| id != home).unwrap();
+    let store = cluster.store(full);
+    let big = vec![7; 100 << 10];
+    for event in 0.. {
+        if store.stats().inhibit.is_some() {
+            break;
+        }
+        let outcome = store.put(&key(RUN, event, u64::from(full) - 1), &big, &PutOptions::default()).unwrap();
+        assert_eq!(outcome, PutOutcome::Stored);
+    }
+    let alone = |id: u16| cluster.client(id).run_summary(RUN).unwrap();
+    eventually("some dead time", || alone(full).dead_ns() > 50_000_000);
+    let before = alone(full);
+    assert_eq!(alone(home).dead_ns(), 0, "the home is not full");
+    let check = |whole: &forebay_core::RunSummary| {
+        assert!(whole.dead_ns() >= before.dead_ns() && whole.ran_ns >= whole.dead_ns(), "{whole:?}");
+        let (row, of_node) = (&whole.dead_time[0], &before.dead_time[0]);
+        assert_eq!(row.level, format!("{} of node `n{full}`", of_node.level));
+        assert_eq!((&row.owner, row.cause), (&of_node.owner, of_node.cause));
+    };
+    check(&client.run_summary(RUN).unwrap());
+    client.run_stop(RUN).unwrap();
+    let mut closed = Err(forebay_core::Error::internal("not tried"));
+    eventually("the run is closed", || {
+        // Homes hear of the last ones in a moment.
+        client.remove_range(&Bounds::all(client.schema())).unwrap();
+        closed = client.run_close(RUN);
+        closed.is_ok()
+    });
+    check(&closed.unwrap());
+    check(&client.run_summary(RUN).unwrap());
+    // The file of the close is that of the run's home alone.
+    assert_eq!(cluster.store(home).run_summary(RUN).unwrap().dead_time, []);
+}

@@ -58,8 +58,8 @@ pub trait LeaseHolder {
 /// The leases of one call, together: what happens to one tells how the others end.
 #[derive(Debug, Default)]
 struct Batch {
-    /// A call about one of them failed: its worker may give up the rest.
-    failed: AtomicBool,
+    /// A call about one of them failed: its worker may give up the rest, also those of other stores.
+    failed: Arc<AtomicBool>,
     /// Giving one back did not reach the store: the others are not tried, so that a drop waits once and not for each.
     away: AtomicBool,
 }
@@ -84,6 +84,12 @@ pub struct Held<H: LeaseHolder> {
 pub struct HeldTogether(Arc<Batch>);
 
 impl HeldTogether {
+    /// For leases of another store in the same call: where it cannot be reached, leases of the others are still given back.
+    #[must_use]
+    pub fn elsewhere(&self) -> HeldTogether {
+        HeldTogether(Arc::new(Batch { failed: self.0.failed.clone(), away: AtomicBool::new(false) }))
+    }
+
     /// The holder of the next lease.
     pub fn hold<H: LeaseHolder>(&self, by: H, primary: Primary, token: Token) -> Held<H> {
         let (ended, failed) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -6,8 +6,8 @@ use super::ClusterClient;
 use crate::put::NO_WAIT;
 use crate::retry::Limit;
 use forebay_core::{
-    ConflictInfo, DebugInfo, Error, HoldInfo, Inhibit, Kind, Ledger, LedgerBy, LedgerRow, Result, RunStatus,
-    RunSummary, SourceStatus, Stats,
+    ConflictInfo, DeadTimeRow, DebugInfo, Error, HoldInfo, Inhibit, Kind, Ledger, LedgerBy, LedgerRow, Result,
+    RunStatus, RunSummary, SourceStatus, Stats,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -43,11 +43,22 @@ impl ClusterClient {
     /// # Errors
     /// As [`crate::Client::ledger_by`].
     pub fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
-        let mut all = rows(self.of_run(run, |client| client.ledger_by(run, by))?);
-        if by != LedgerBy::Stream {
-            all.sort_by_key(|row| numbers(&row.name));
+        let parts = self.of_run(run, |client| client.ledger_by(run, by))?;
+        if by == LedgerBy::Stream {
+            return Ok(self.streams(parts));
         }
+        let mut all = rows(parts);
+        all.sort_by_key(|row| numbers(&row.name));
         Ok(all)
+    }
+
+    /// Rows by stream in the order in which the keyspace declares them; behind these in the order in which the nodes say them.
+    fn streams(&self, parts: Vec<Vec<LedgerRow>>) -> Vec<LedgerRow> {
+        let declared = &self.keyspace().streams;
+        let mut all = rows(parts);
+        // A node leaves out the streams that have nothing there.
+        all.sort_by_key(|row| declared.iter().position(|name| *name == row.name).unwrap_or(declared.len()));
+        all
     }
 
     /// Sources of a run: what came of each to all nodes.
@@ -89,7 +100,10 @@ impl ClusterClient {
         Ok(all.into_values().collect())
     }
 
-    /// The summary of a run over all nodes.
+    /// The summary of a run over all nodes. What is neither in the account nor by source, stream or attribute, the home of the run says.
+    ///
+    /// Dead time is that of the node that has most of it, which each row names: nodes keep sums, and these do not say which of
+    /// them inhibited at the same time. The trigger had at least that much, and at most the sum over all nodes.
     ///
     /// # Errors
     /// As [`crate::Client::run_summary`].
@@ -99,11 +113,27 @@ impl ClusterClient {
         let this = self.until(self.begin(NO_WAIT));
         let limit = Limit::new(this.begin(NO_WAIT));
         let mut whole = this.inner.nodes.node_within(home, limit)?.run_summary(run)?;
-        let parts = this.of_run(run, |client| client.run_summary(run))?;
+        let (names, parts): (Vec<String>, Vec<RunSummary>) = this
+            .of_run(run, |client| {
+                let node = client.pool().welcome.member.map_or(home, |member| member.node);
+                let placed = this.placed();
+                let name = placed.map.node(node).map_or_else(|| node.to_string(), |node| node.name.clone());
+                Ok((name, client.run_summary(run)?))
+            })?
+            .into_iter()
+            .unzip();
+        // One full node inhibits the trigger of all.
+        if let Some((name, most)) = names.iter().zip(&parts).max_by_key(|(_, part)| part.dead_ns()) {
+            let of_node =
+                |row: &DeadTimeRow| DeadTimeRow { level: format!("{} of node `{name}`", row.level), ..row.clone() };
+            whole.dead_time = most.dead_time.iter().map(of_node).collect();
+        }
+        // A node that was down for a part of the run says less: no node's dead time is longer than this.
+        whole.ran_ns = parts.iter().map(|part| part.ran_ns).fold(whole.ran_ns, u64::max);
         whole.ledger = Ledger::default();
         parts.iter().for_each(|part| whole.ledger.add(&part.ledger));
         whole.announced = parts.iter().map(|part| part.announced).sum();
-        whole.streams = rows(parts.iter().map(|part| part.streams.clone()).collect());
+        whole.streams = self.streams(parts.iter().map(|part| part.streams.clone()).collect());
         whole.groups = rows(parts.iter().map(|part| part.groups.clone()).collect());
         whole.groups.sort_by_key(|row| numbers(&row.name));
         whole.sources = sources(parts.into_iter().map(|part| part.sources).collect());
@@ -150,7 +180,7 @@ impl ClusterClient {
     }
 
     /// All nodes at a glance: counts and bytes of all of them, the highest fill, and the first inhibit with the name of its
-    /// node. What is of one node alone (holders, memory, the boot generation) is the first node's.
+    /// node. What is of one node alone (holders, memory, the warm level, dead time, the boot generation) is the first node's.
     ///
     /// # Errors
     /// As [`crate::Client::stats`].

@@ -5,7 +5,7 @@ use crate::fragment::Fragment;
 use crate::put::NO_WAIT;
 use crate::retry::Limit;
 use crate::select::{Lease, NoLease, Verdict};
-use forebay_core::{Accept, Error, GetAny, Kind, Primary, Result, ResultFragment, Sources, Token};
+use forebay_core::{Accept, Error, GetAny, HeldTogether, Kind, Primary, Result, ResultFragment, Sources, Token};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl ClusterClient {
         let now = self.inner.nodes.now();
         let (call_end, end) = (self.begin_at(now, request.wait), now + request.wait);
         self.inner.nodes.catch_up(call_end);
-        let mut leases: Vec<Lease> = Vec::new();
+        let (mut leases, together) = (Vec::<Lease>::new(), HeldTogether::default());
         let (mut failed, mut hops) = (BTreeMap::<u16, Error>::new(), 0);
         // Also where one of them is found to be away.
         let all_hops = HOPS.min(self.placed().nodes().count());
@@ -55,7 +55,7 @@ impl ClusterClient {
             // Nor does it keep what others gave.
             let limit = if leases.is_empty() { limit } else { limit.and(Limit::new(began + IN_HAND)) };
             let client = self.inner.nodes.node_within(node, limit).map_err(NoLease::Away);
-            match client.and_then(|client| client.get_any_of(&asked)) {
+            match client.and_then(|client| client.get_any_of(&asked, &together.elsewhere())) {
                 Ok(found) => {
                     failed.remove(&node);
                     leases.extend(found);

@@ -204,26 +204,28 @@ fn tests(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     binaries::run(&test_programs(context)?, &context.extent.variables(), log)
 }
 
-/// What one node alone promises: an order of delivery over all events, its own fill, limits, dead time, streams by first use, a batch of
-/// leases as a whole, files of its directory.
-const OF_ONE_NODE: [&str; 18] = [
-    "past_its_quota_it_inhibits_until_somebody_has_looked",
+/// What one node alone promises: its order of delivery, its marks, quotas and limits, what only its process
+/// has, its directory.
+const OF_ONE_NODE: [&str; 14] = [
+    // The order of delivery is that of each node.
     "an_attribute_orders_and_the_oldest_goes_first_among_equals",
     "oldest_first_is_strict_over_all_events",
     "the_wait_is_counted_from_the_first_fragment",
     "whoever_waits_for_too_long_goes_before_all_others",
-    "a_refused_put_says_whose_turn_it_is",
-    "a_sawtooth_on_a_border_does_not_flap",
-    "maintenance_looks_by_itself",
-    "a_watch_waits_for_a_change_to_its_deadline",
+    // Each node is inhibited by its own quota, and has its own dead time.
+    "past_its_quota_it_inhibits_until_somebody_has_looked",
     "time_is_charged_to_the_cause_that_holds",
+    // A listener and a watch of inhibit are calls of the process that has the store. A watch of a run tells a cluster's.
+    "a_sawtooth_on_a_border_does_not_flap",
+    "a_watch_waits_for_a_change_to_its_deadline",
+    "maintenance_looks_by_itself",
+    // Files of one directory are opened, checked, read or in the way.
     "a_reservation_from_before_never_harms_the_next_opening",
+    "a_run_is_not_closed_before_its_summary_is_written",
     "check_reads_a_closed_store_and_finds_nothing_wrong",
-    "a_closed_run_answers_closed_to_everything_and_leaves_its_summary",
-    "a_sampler_holds_nothing_and_its_copies_stay",
+    // `leases_max` holds for each node.
     "no_more_leases_are_out_than_allowed",
-    "the_rest_of_a_batch_is_given_back_after_an_error",
-    "a_keyspace_declares_255_streams",
+    // Each node numbers streams by its own first use of them: 255 on each. Those that a keyspace declares are the same on all.
     "a_store_has_255_streams_by_their_first_use",
 ];
 
