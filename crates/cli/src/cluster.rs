@@ -2,12 +2,12 @@
 
 use crate::open::{Opened, Place};
 use crate::output::{Answer, Output};
-use crate::part::{LOOK, Part};
-use forebay_client::{Client, ClusterClient, Options};
+use crate::part::{LOOK, Part, look};
+use forebay_client::{Address, Client, ClusterClient, Expected, Member, Options};
 use forebay_cluster::Status;
 use forebay_core::map::{Change, ClusterMap, Hex128, Node, NodeState};
 use forebay_core::{Either, Error, Kind, Random, Result, SystemRandom};
-use forebay_store::Store;
+use forebay_store::{Stats, Store};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ enum What {
 struct New {
     /// The file to write.
     file: PathBuf,
-    /// The keyspace of the stores; it is that of the first directory where it is not given.
+    /// The keyspace of the stores.
     #[arg(long, value_name = "NAME", default_value = "events")]
     keyspace: String,
     /// A node, as NAME=ADDRESS=STORE; repeated.
@@ -213,7 +213,7 @@ fn node(text: &str, id: u16) -> Result<Node> {
             (Hex128(value), lost_in)
         }
     };
-    at.parse::<forebay_client::Address>()?;
+    at.parse::<Address>()?;
     // Without a better word each node fails alone.
     let (name, at, domain) = (name.to_owned(), vec![at.to_owned()], name.to_owned());
     Ok(Node { id, name, at, domain, holds, state: NodeState::Active })
@@ -294,7 +294,11 @@ impl Check {
     fn run(&self, out: &mut Output) -> Result<Answer> {
         let map = read(&self.file)?;
         let mut problems = Vec::new();
-        if let Some(addresses) = &self.nodes {
+        for node in map.nodes().iter().filter(|node| node.state != NodeState::Gone) {
+            let wrong = node.at.iter().filter_map(|at| at.parse::<Address>().err());
+            problems.extend(wrong.map(|error| format!("node {} (`{}`): {}", node.id, node.name, error.message())));
+        }
+        if let Some(addresses) = self.nodes.as_ref().filter(|_| problems.is_empty()) {
             let options = Options { deadline: LOOK, ..self.identity.options("forebay")? };
             let cluster = ClusterClient::connect(&crate::connect::nodes_of(addresses), options.clone())?;
             let options = Options { keyspace: cluster.keyspace().name.clone(), ..options };
@@ -304,7 +308,10 @@ impl Check {
                 let has_part = map.keyspaces().any(|(_, keyspace)| keyspace.has_part(u64::MAX, node.id));
                 let mut reached = None;
                 for at in &node.at {
-                    match Client::connect(at, options.clone()) {
+                    // One that is added is in no cluster yet.
+                    let member = Member { cluster: before.cluster().0, node: node.id };
+                    let expected = before.node(node.id).map(|_| Expected { member, keyspace: "".into() });
+                    match Client::connect(at, Options { node: expected, ..options.clone() }) {
                         Ok(client) => reached = Some(client),
                         Err(error) if error.kind() == Kind::Unavailable && !has_part => {
                             let why = "the map gives it no part of new runs, so it need not answer; whether it has begun one of them is not known";
@@ -317,6 +324,13 @@ impl Check {
                 let reached = reached.or_else(|| cluster.node(node.id).ok());
                 let may = |client: Client| {
                     let own = ClusterMap::from_json(&client.map_text()?)?;
+                    let has_table =
+                        map.keyspace(&options.keyspace).is_some_and(|keyspace| !keyspace.tables().is_empty());
+                    if has_table && client.stats()?.warm.is_some() {
+                        return Err(Error::invalid(
+                            "it has a warm level, and no store under a look-up table may have one",
+                        ));
+                    }
                     let last = client.runs()?.iter().map(|status| status.run).max();
                     own.succeeds(&map, Some(last.unwrap_or(0)))
                 };
@@ -344,25 +358,22 @@ impl Nodes {
         };
         let (map, keyspace) = (cluster.map(), &cluster.keyspace().name);
         let (mut rows, mut epochs, mut all_well) = (Vec::new(), Vec::new(), true);
-        for node in map.nodes().iter().filter(|node| node.state != NodeState::Gone) {
-            let seen = cluster.node(node.id).and_then(|client| {
-                let status = serde_json::from_str::<Status>(&client.cluster_text()?);
-                let status = status.map_err(|error| Error::corrupt("no status of a node").with_source(error))?;
-                Ok((status, client.stats()?, client.runs()?.len()))
-            });
+        let seen = look(map.nodes(), |node| -> Result<(Status, Stats, usize)> {
+            let client = cluster.node(node.id)?;
+            let status = serde_json::from_str::<Status>(&client.cluster_text()?);
+            let status = status.map_err(|error| Error::corrupt("no status of a node").with_source(error))?;
+            Ok((status, client.stats()?, client.runs()?.len()))
+        });
+        for (node, seen) in seen {
             let name = format!("{:>3} {:<16}", node.id, node.name);
             let part = Part::of(&map, keyspace, u64::MAX, node.id);
             match seen {
                 Ok((status, stats, runs)) => {
-                    let trouble: Vec<String> = status
-                        .peers
-                        .iter()
-                        .filter_map(|peer| Some(format!("node {}: {}", peer.node, peer.trouble.as_ref()?)))
-                        .collect();
+                    let troubles = status.troubles();
                     let inhibit = stats.inhibit.as_ref().map(|inhibit| format!("inhibit: {inhibit}"));
-                    all_well &= trouble.is_empty();
+                    all_well &= troubles.is_empty();
                     epochs.push((status.epoch, status.hash.clone()));
-                    let said: Vec<String> = trouble.iter().cloned().chain(inhibit).collect();
+                    let said: Vec<String> = troubles.into_iter().chain(inhibit).collect();
                     out.line(format!(
                         "{name} epoch {:<4} {runs:>4} runs  fill {:>4}  {}",
                         status.epoch,

@@ -2,7 +2,8 @@
 
 use crate::open::{Close, Opened, Place, of_all_nodes, signed};
 use crate::output::{Answer, Output};
-use forebay_core::{EventStore, KeySchema, OperatedStore, Primary, Result};
+use forebay_core::map::KeyspaceMap;
+use forebay_core::{Either, EventStore, KeySchema, OperatedStore, Primary, Result};
 use serde_json::json;
 
 const MASK_HELP: &str = "\
@@ -81,9 +82,17 @@ impl What {
         } else {
             store.unmask(self.run, &source, from.as_ref())?;
         }
-        // The mask is set: a node of a cluster that does not answer hides only what else is masked.
+        // Of a cluster the home's word, which has done it: all nodes would be waited for.
+        let runs = match store {
+            Opened::There(Either::There(cluster)) => {
+                let home = |map: &KeyspaceMap| map.home(self.run, &self.run.to_be_bytes());
+                let home = cluster.map().keyspace(&cluster.keyspace().name).map_or(0, home);
+                cluster.node(home).and_then(|node| node.runs())
+            }
+            store => store.runs(),
+        };
         let masked =
-            store.runs().map(|runs| runs.into_iter().find(|status| status.run == self.run).map(|status| status.masked));
+            runs.map(|runs| runs.into_iter().find(|status| status.run == self.run).map(|status| status.masked));
         let masked = masked.map(Option::unwrap_or_default);
         let (source, verb) = (schema.source_text(&source), if set { "masked" } else { "unmasked" });
         let from = from.map(|from| schema.text(from.as_bytes()));

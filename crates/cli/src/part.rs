@@ -6,6 +6,8 @@ use forebay_core::Either;
 use forebay_core::map::{ClusterMap, Node, NodeState, SLOTS};
 use serde::Serialize;
 use std::fmt;
+use std::panic::resume_unwind;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// How long a node is waited for where all are looked at.
@@ -90,13 +92,28 @@ pub(crate) fn away(store: &Opened, run: u64) -> Vec<Away> {
     let Some(cluster) = cluster_of(store) else { return Vec::new() };
     let (map, keyspace) = (cluster.map(), &cluster.keyspace().name);
     let cluster = cluster.within(LOOK);
+    let has_part = |node: &&Node| map.keyspace(keyspace).is_some_and(|keyspace| keyspace.has_part(run, node.id));
+    let is_away = |node: &Node| cluster.node(node.id).is_err_and(|error| error.is_unanswered());
+    let seen = look(map.nodes().iter().filter(has_part), is_away);
     let of = |node: &Node| {
-        let has_part = map.keyspace(keyspace).is_some_and(|keyspace| keyspace.has_part(run, node.id));
-        let is_away = has_part && cluster.node(node.id).is_err_and(|error| error.is_unanswered());
-        let part = || Part::of(&map, keyspace, run, node.id);
-        is_away.then(|| Away { run, node: node.id, name: node.name.clone(), part: part() })
+        let part = Part::of(&map, keyspace, run, node.id);
+        Away { run, node: node.id, name: node.name.clone(), part }
     };
-    map.nodes().iter().filter(|node| node.state != NodeState::Gone).filter_map(of).collect()
+    seen.into_iter().filter(|(_, is_away)| *is_away).map(|(node, _)| of(node)).collect()
+}
+
+/// Looks at the nodes that are not gone for ever, beside each other: one that does not answer takes its whole time for itself only.
+pub(crate) fn look<'map, T: Send>(
+    nodes: impl IntoIterator<Item = &'map Node>,
+    look: impl Fn(&Node) -> T + Sync,
+) -> Vec<(&'map Node, T)> {
+    let nodes = nodes.into_iter().filter(|node| node.state != NodeState::Gone);
+    std::thread::scope(|scope| {
+        let look = &look;
+        let looks: Vec<_> = nodes.map(|node| (node, scope.spawn(move || look(node)))).collect();
+        let end = |look: ScopedJoinHandle<'_, T>| look.join().unwrap_or_else(|panic| resume_unwind(panic));
+        looks.into_iter().map(|(node, look)| (node, end(look))).collect()
+    })
 }
 
 #[cfg(test)]

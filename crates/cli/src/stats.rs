@@ -1,9 +1,9 @@
 //! `forebay stats`: the store at a glance, as monitors read it.
 
-use crate::open::{Close, Kept, Place};
+use crate::open::{Close, Kept, Opened, Place};
 use crate::output::{Answer, Output};
 use crate::{ring, units};
-use forebay_core::{EventStore, Result};
+use forebay_core::{Either, EventStore, Result};
 use forebay_store::{InhibitClass, WarmStats};
 
 const HELP: &str = "\
@@ -34,6 +34,12 @@ impl Stats {
             Kept::Events(store) => store,
         };
         let stats = store.stats()?;
+        if let Opened::There(Either::There(_)) = store {
+            out.note(
+                "events of all nodes; the fill is the highest, and boot, segment size, warm level, guards, memory and dead time are the first \
+                 node's: `forebay top` shows each node, and one address its own",
+            );
+        }
         store.close()?;
         out.json(&stats)?;
         for (name, value) in rows(&stats) {

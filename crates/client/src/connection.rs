@@ -86,6 +86,7 @@ impl Connection {
             lease_ms: 0,
             keyspace: String::new(),
             version: String::new(),
+            member: None,
         });
         let mut connection = Connection {
             socket,
@@ -124,6 +125,7 @@ impl Connection {
         let request = connection.send(FrameKind::Hello, &meta, &[]).map_err(unsent)?;
         let answer = connection.answer(request, |meta| Ok((Welcome::decode(meta)?, 0))).map_err(unsent)?;
         let welcome = answer.said;
+        options.takes(address, &welcome)?;
         connection.credit = u64::from(welcome.window_bytes);
         // The hello and its answer are outside of the windows: both sides count from here on.
         connection.owed = 0;

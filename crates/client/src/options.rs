@@ -1,8 +1,10 @@
 //! Options of a client.
 
 use crate::machine::Machine;
-use forebay_core::MachineTimer;
-use forebay_wire::Hello;
+use crate::retry::Failure;
+use forebay_core::{Error, Keyspace, MachineTimer, RingKeyspace};
+use forebay_wire::{Hello, Member, Welcome};
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +23,15 @@ pub struct Tls {
     pub key: Option<PathBuf>,
 }
 
+/// The node of a cluster that a server has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Cluster and number.
+    pub member: Member,
+    /// The keyspace that all nodes have, as TOML; any where it is empty.
+    pub keyspace: Arc<str>,
+}
+
 /// Identity, deadlines and limits of a client.
 #[derive(Clone)]
 pub struct Options {
@@ -30,6 +41,8 @@ pub struct Options {
     pub token: Vec<u8>,
     /// Certificates, for a `tls://` address.
     pub tls: Tls,
+    /// The node that the server has to be; `None` for any server.
+    pub node: Option<Expected>,
     /// What it calls itself, for the server's logs and lists of holders.
     pub name: String,
     /// Time for a call, with its repeats and all nodes of a cluster that it goes to. What a call itself asks to wait comes on top. Each
@@ -58,6 +71,7 @@ impl Default for Options {
             keyspace: String::new(),
             token: Vec::new(),
             tls: Tls::default(),
+            node: None,
             name: format!("client {}", std::process::id()),
             deadline: Duration::from_secs(10),
             connect_deadline: Duration::from_secs(2),
@@ -86,6 +100,38 @@ impl Options {
     pub(crate) fn hello(&self) -> Hello {
         let Options { window_bytes, token, keyspace, name, .. } = self.clone();
         Hello { features: 0, window_bytes, token, keyspace, name }
+    }
+
+    /// Whether the server at an address is the one that it has to be. Another one counts as none: it may be there for a while, in the
+    /// place of the node.
+    pub(crate) fn takes(&self, address: &dyn Display, welcome: &Welcome) -> std::result::Result<(), Failure> {
+        let Some(Expected { member, keyspace }) = &self.node else { return Ok(()) };
+        if welcome.member != Some(*member) {
+            let who = match welcome.member {
+                Some(other) if other.cluster == member.cluster => format!("node {}", other.node),
+                Some(other) => format!("node {} of another cluster", other.node),
+                None => "a server that is no node of a cluster".to_owned(),
+            };
+            let wanted = member.node;
+            return Err(Failure::Unsent(Error::unavailable(format!(
+                "at {address} is {who}, where the map has node {wanted}: start that one there, or give its address in a later map"
+            ))));
+        }
+        let is_same = |one: &str, other: &str| match RingKeyspace::is_named_by(one) {
+            true => RingKeyspace::from_toml(one)
+                .is_ok_and(|one| RingKeyspace::from_toml(other).is_ok_and(|other| one == other)),
+            false => {
+                Keyspace::from_toml(one).is_ok_and(|one| Keyspace::from_toml(other).is_ok_and(|other| one == other))
+            }
+        };
+        if !(keyspace.is_empty() || **keyspace == *welcome.keyspace || is_same(keyspace, &welcome.keyspace)) {
+            return Err(Failure::Barred(Error::invalid(format!(
+                "node {} at {address} has a keyspace of the same name with other contents (`forebay keyspace` shows them): its store has to be \
+                 made again with that of the others",
+                member.node
+            ))));
+        }
+        Ok(())
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::held::{Stirred, ToHolder};
 use crate::orders::{Seen, carry_out, run_of};
-use forebay_client::AsyncClient;
+use forebay_client::{AsyncClient, Expected};
 use forebay_core::map::{ClusterMap, KeyspaceMap, NodeState};
 use forebay_core::{Error, Kind, Result};
 use forebay_store::{RUN_OPENS, Store};
-use forebay_wire::Control;
+use forebay_wire::{Control, Member};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Makes the client of another node, whose calls end within this time.
-pub(crate) type Connect = Arc<dyn Fn(&forebay_core::map::Node, Duration) -> Result<AsyncClient> + Send + Sync>;
+/// Makes the client of a node, which has to be that one and whose calls end within this time.
+pub(crate) type Connect =
+    Arc<dyn Fn(&forebay_core::map::Node, Expected, Duration) -> Result<AsyncClient> + Send + Sync>;
 
 /// How long an order waits for a node.
 const ORDER: Duration = Duration::from_secs(2);
@@ -107,6 +108,39 @@ impl Keyspace {
         Ok(self.placement(&map)?.home(run, &run.to_be_bytes()))
     }
 
+    /// Whether this build does what a map wants of the store, and can be connected to its nodes: before it is adopted, which is for good.
+    ///
+    /// # Errors
+    /// `Invalid` for several copies, and with the node's name for what is no address, or wants certificates that cannot be read.
+    pub(crate) fn can_go_by(&self, map: &ClusterMap) -> Result<()> {
+        let name = &self.store.keyspace().name;
+        let Some(placement) = map.keyspace(name) else { return Ok(()) };
+        if placement.copies() > 1 || placement.tables().iter().any(forebay_core::map::Table::has_copies) {
+            return Err(Error::invalid(format!(
+                "keyspace `{name}` has several copies in the map, which this build does not keep: give it `copies` 1, and each \
+                 source of a table one node"
+            )));
+        }
+        for node in map.nodes().iter().filter(|node| node.state != NodeState::Gone) {
+            self.connect_to(map, node, ORDER).map_err(|error| {
+                error.in_words(format!("node {} (`{}`) of the map: {}", node.id, node.name, error.message()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A client of a node, without a connection yet.
+    pub(crate) fn connect_to(
+        &self,
+        map: &ClusterMap,
+        node: &forebay_core::map::Node,
+        deadline: Duration,
+    ) -> Result<AsyncClient> {
+        let member = Member { cluster: map.cluster().0, node: node.id };
+        let keyspace = self.store.keyspace().to_toml()?.into();
+        (self.connect)(node, Expected { member, keyspace }, deadline)
+    }
+
     /// Takes the nodes of the map as they are now. New ones, and those with other addresses, are behind: they are told what there is.
     pub(crate) fn meet(&self) -> Result<()> {
         let (map, own) = self.place()?;
@@ -121,8 +155,8 @@ impl Keyspace {
                 node: node.id,
                 name: node.name.clone(),
                 at: node.at.clone(),
-                client: (self.connect)(node, ORDER)?,
-                forwards: (self.connect)(node, FORWARDED)?,
+                client: self.connect_to(&map, node, ORDER)?,
+                forwards: self.connect_to(&map, node, FORWARDED)?,
                 turn: tokio::sync::Mutex::default(),
                 standing: Mutex::new(Standing {
                     trouble: Some("not reached yet".to_owned()),
@@ -156,16 +190,16 @@ impl Keyspace {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Goes by the map that a node of a higher epoch has; one of a lower epoch is told so.
+    /// Goes by the map that a node of a higher epoch has; one of another epoch than that is told so.
     ///
     /// # Errors
-    /// `Fenced` for a lower epoch; those of the adoption; `Unavailable` where the node does not answer.
+    /// `Fenced` for a lower epoch, and for one that the node itself does not have; those of the adoption; `Unavailable` where the node does not answer.
     pub(crate) async fn agree(&self, node: u16, epoch: u32) -> Result<()> {
         if epoch > self.store.epoch() {
             self.learn(&*self.peer(node)?).await?;
         }
         let own = self.store.epoch();
-        if epoch < own {
+        if epoch != own {
             return Err(Error::fenced(format!("node {node} goes by epoch {epoch} of the map, and this one by {own}")));
         }
         Ok(())
@@ -182,7 +216,7 @@ impl Keyspace {
         if map.epoch() < own.epoch() || map.hash() == own.hash() {
             return Ok(false);
         }
-        can_keep(&map, &self.store)?;
+        self.can_go_by(&map)?;
         let later = map.clone();
         match self.here(move |store| store.adopt_map(&later)).await {
             // Another one came first, and is later still.
@@ -238,6 +272,10 @@ impl Keyspace {
             return self.as_home(signed, order).await;
         }
         let peer = self.peer(home)?;
+        let part = match order {
+            Control::Hold { .. } | Control::ReleaseHold { .. } => "which decides about all holds".to_owned(),
+            _ => format!("the home of run {run}"),
+        };
         let is_stop = matches!(order, Control::RunStop { .. });
         // Nothing waits for a home of which it is known that it does not answer.
         if let Some(why) = peer.silent() {
@@ -245,7 +283,8 @@ impl Keyspace {
                 return self.stop_without_home(signed, &order).await;
             }
             return Err(Error::unavailable(format!(
-                "node {home} (`{}`), the home of run {run}, does not answer: {why}; not done: repeat it when it does",
+                "node {home} (`{}`), {part}, does not answer: {why}; not done: repeat it when it does, or for a run that has not begun \
+                 take that node out of new runs (`forebay cluster change --take-out`)",
                 peer.name
             )));
         }
@@ -274,8 +313,7 @@ impl Keyspace {
             // No token is over: once this node has the home's map, it is done.
             let (kind, again) =
                 if is_fenced { (Kind::Unavailable, "; not done: repeat it") } else { (error.kind(), "") };
-            let what =
-                format!("node {} (`{}`), the home of run {run}: {}{again}", peer.node, peer.name, error.message());
+            let what = format!("node {} (`{}`), {part}: {}{again}", peer.node, peer.name, error.message());
             Error::new(kind, what).with_source(error)
         })
     }
@@ -439,22 +477,6 @@ impl Keyspace {
     }
 }
 
-/// Whether this build does what a map wants of a store.
-///
-/// # Errors
-/// `Invalid` for several copies.
-pub(crate) fn can_keep(map: &ClusterMap, store: &Store) -> Result<()> {
-    let name = &store.keyspace().name;
-    let Some(placement) = map.keyspace(name) else { return Ok(()) };
-    if placement.copies() > 1 || placement.tables().iter().any(forebay_core::map::Table::has_copies) {
-        return Err(Error::invalid(format!(
-            "keyspace `{name}` has several copies in the map, which this build does not keep: give it `copies` 1, and each \
-             source of a table one node"
-        )));
-    }
-    Ok(())
-}
-
 impl Standing {
     fn lacks(&mut self, why: &str) {
         self.trouble = Some(why.to_owned());
@@ -474,6 +496,13 @@ impl Peer {
     /// It did not take an order, or did not answer: what it lacks it is told later, and orders do not wait for it.
     pub(crate) fn fails(&self, error: &Error) {
         let mut standing = self.standing.lock();
+        // Once for each reason: it is tried again and again.
+        let (node, name) = (self.node, &self.name);
+        if error.is_unanswered() && !standing.is_away {
+            tracing::warn!(node, name, %error, "a node does not answer");
+        } else if !error.is_unanswered() && standing.trouble.as_deref() != Some(error.message()) {
+            tracing::error!(node, name, %error, "a node does not take what it is told");
+        }
         standing.lacks(error.message());
         (standing.is_away, standing.is_silent) = (true, error.is_silence());
     }
@@ -546,8 +575,12 @@ mod tests {
         let keyspace = Change::Keyspace { name: "events".into(), copies: 1, copies_min: 1, block: 6 };
         store.adopt_map(&Arc::new(map.next_map(&keyspace).unwrap())).unwrap();
         let schema = store.keyspace().clone();
-        let connect = move |node: &Node, deadline| {
-            AsyncClient::lazy(&node.at, schema.clone(), Options { deadline, ..Options::default() })
+        let connect = move |node: &Node, expected, deadline| {
+            AsyncClient::lazy(
+                &node.at,
+                schema.clone(),
+                Options { node: Some(expected), deadline, ..Options::default() },
+            )
         };
         let keyspace = Arc::new(Keyspace::new(store, Arc::new(connect), false));
         keyspace.meet().unwrap();
@@ -563,7 +596,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_order_waits_for_others_no_longer_than_its_sender() {
-        let none: Connect = Arc::new(|_, _| Err(Error::internal("no other nodes")));
+        let none: Connect = Arc::new(|_, _, _| Err(Error::internal("no other nodes")));
         let keyspace = Keyspace::new(store(), none, true);
         let under_way = keyspace.in_turn().await.unwrap();
         let error = tokio::time::timeout(FORWARDED, keyspace.in_turn()).await.unwrap().unwrap_err();

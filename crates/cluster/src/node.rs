@@ -1,14 +1,15 @@
 //! The node: its keyspaces, the thread that keeps the others up, and what people ask about it.
 
 use crate::held::Stirred;
-use crate::keyspace::{Connect, Keyspace, Wanted, can_keep};
-use crate::orders::{json, read};
-use forebay_client::{AsyncClient, Options};
+use crate::keyspace::{Connect, Keyspace, Wanted};
+use crate::orders::json;
+use forebay_client::{AsyncClient, Expected, Options};
 use forebay_core::map::ClusterMap;
 use forebay_core::{Error, Kind, Result, Signature};
 use forebay_server::{Answering, Orders};
 use forebay_store::{Departed, RunHome, Store};
-use forebay_wire::Control;
+use forebay_wire::{Control, Member};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,12 +63,27 @@ pub struct Status {
     pub name: String,
     /// The others.
     pub peers: Vec<PeerStatus>,
+    /// Why it did not take the map of its file when it was last told to read it; `None` where it took it, or has a later one by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map_refused: Option<String>,
+}
+
+impl Status {
+    /// What is not well, in words.
+    pub fn troubles(&self) -> Vec<String> {
+        let refused = self.map_refused.iter().map(|why| format!("refused the map of its file: {why}"));
+        let missed =
+            self.peers.iter().filter_map(|peer| Some(format!("misses {}: {}", peer.name, peer.trouble.as_ref()?)));
+        refused.chain(missed).collect()
+    }
 }
 
 struct Inner {
     keyspaces: BTreeMap<String, Arc<Keyspace>>,
     /// The others are to be brought up now.
     soon: Notify,
+    /// Why the map of the file was not taken, and the epoch that stayed in force.
+    map_refused: Mutex<Option<(String, u32)>>,
 }
 
 /// A node of a cluster, over stores that have adopted its map. Dropping it ends its work; the stores go on.
@@ -89,9 +105,9 @@ impl Node {
             let client = Options { keyspace: name.to_owned(), ..options.client.clone() };
             let keyspace =
                 stores.iter().find(|store| store.keyspace().name == name).map(|store| store.keyspace().clone());
-            Arc::new(move |node, deadline| {
+            Arc::new(move |node, expected, deadline| {
                 let known = keyspace.clone().ok_or_else(|| Error::internal("a keyspace without a store"))?;
-                AsyncClient::lazy(&node.at, known, Options { deadline, ..client.clone() })
+                AsyncClient::lazy(&node.at, known, Options { node: Some(expected), deadline, ..client.clone() })
             })
         };
         let keyspaces = keyspaces(&stores, map, connected, false)?;
@@ -114,7 +130,7 @@ impl Node {
     pub fn within(
         store: Store,
         map: &Arc<ClusterMap>,
-        connect: impl Fn(&forebay_core::map::Node, Duration) -> Result<AsyncClient> + Send + Sync + 'static,
+        connect: impl Fn(&forebay_core::map::Node, Expected, Duration) -> Result<AsyncClient> + Send + Sync + 'static,
     ) -> Result<Arc<Node>> {
         let connect: Connect = Arc::new(connect);
         let keyspaces = keyspaces(&[store], map, |_| connect.clone(), true)?;
@@ -129,7 +145,7 @@ impl Node {
         handle: Handle,
     ) -> (Arc<Node>, impl Future<Output = ()> + Send + 'static) {
         let (ends, ended) = oneshot::channel();
-        let inner = Arc::new(Inner { keyspaces, soon: Notify::new() });
+        let inner = Arc::new(Inner { keyspaces, soon: Notify::new(), map_refused: Mutex::default() });
         let node = Arc::new(Node { inner, handle, _ends: ends });
         let working = node.inner.clone().work(node.hear_of_runs());
         let until_its_end = async {
@@ -147,8 +163,8 @@ impl Node {
     /// # Errors
     /// As [`Node::start`]: stores before the one that refused it go by it already, and it is to be tried again.
     pub fn adopt(&self, map: &Arc<ClusterMap>) -> Result<()> {
+        self.inner.keyspaces.values().try_for_each(|keyspace| keyspace.can_go_by(map))?;
         for keyspace in self.inner.keyspaces.values() {
-            can_keep(map, &keyspace.store)?;
             keyspace.store.adopt_map(map)?;
             keyspace.meet()?;
             keyspace.all_peers().iter().for_each(|peer| peer.falls_behind("a later map"));
@@ -157,12 +173,24 @@ impl Node {
         Ok(())
     }
 
+    /// Adopts the map of its file. Why it could not be read, or was not taken, is in the status.
+    ///
+    /// # Errors
+    /// The map's own, and those of [`Node::adopt`].
+    pub fn adopt_read(&self, map: Result<ClusterMap>) -> Result<()> {
+        let adopted = map.and_then(|map| self.adopt(&Arc::new(map)));
+        let in_force = self.any_keyspace().and_then(|keyspace| Some(keyspace.place().ok()?.0.epoch()));
+        let refused = adopted.as_ref().err().map(|error| error.message().to_owned());
+        *self.inner.map_refused.lock() = refused.zip(in_force);
+        adopted
+    }
+
     /// The node and its peers, for one of its keyspaces.
     ///
     /// # Errors
     /// `Invalid` for a keyspace that it does not have.
     pub fn status(&self, keyspace: &str) -> Result<Status> {
-        self.inner.keyspace(keyspace)?.status()
+        self.inner.status(self.inner.keyspace(keyspace)?)
     }
 
     /// All go by one map.
@@ -191,20 +219,22 @@ fn keyspaces(
     connect: impl Fn(&str) -> Connect,
     at_once: bool,
 ) -> Result<BTreeMap<String, Arc<Keyspace>>> {
-    let mut all = BTreeMap::new();
-    for store in stores {
-        can_keep(map, store)?;
-        match store.adopt_map(map) {
+    let keyspace = |store: &Store| {
+        let name = store.keyspace().name.clone();
+        let keyspace = Keyspace::new(store.clone(), connect(&name), at_once);
+        (name, Arc::new(keyspace))
+    };
+    let all: BTreeMap<_, _> = stores.iter().map(keyspace).collect();
+    all.values().try_for_each(|keyspace| keyspace.can_go_by(map))?;
+    for keyspace in all.values() {
+        match keyspace.store.adopt_map(map) {
             // It went by a later one before: the file is an earlier one.
             Err(error) if error.kind() == Kind::Fenced => {
                 tracing::warn!(%error, "the map is an earlier one than that of this node, which goes by its own");
             }
             adopted => drop(adopted?),
         }
-        let name = store.keyspace().name.clone();
-        let keyspace = Arc::new(Keyspace::new(store.clone(), connect(&name), at_once));
         keyspace.meet()?;
-        all.insert(name, keyspace);
     }
     Ok(all)
 }
@@ -213,24 +243,22 @@ fn keyspaces(
 async fn is_alone(keyspaces: &BTreeMap<String, Arc<Keyspace>>) -> Result<()> {
     let Some(keyspace) = keyspaces.values().next() else { return Ok(()) };
     let (map, own) = keyspace.place()?;
-    if let Some(node) = map.node(own) {
-        let answer = (keyspace.connect)(node, OWN_ADDRESS)?.control(&Control::Cluster).await;
-        let status = answer.and_then(|answer| read::<Status>(&answer));
-        if status.is_ok_and(|status| (status.node, status.cluster) == (own, format!("{:?}", map.cluster()))) {
-            return Err(Error::conflict(format!(
-                "another process is node {own} (`{}`) already, at {}: it has this store, or a copy of it. Stop one of the two: what is put into \
-                 one is not in the other",
-                node.name,
-                node.at.join(" or ")
-            )));
-        }
+    let Some(node) = map.node(own) else { return Ok(()) };
+    if keyspace.connect_to(&map, node, OWN_ADDRESS)?.control(&Control::Cluster).await.is_err() {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::conflict(format!(
+        "another process is node {own} (`{}`) already, at {}: it has this store, or a copy of it. Stop one of the two: what is put into one is \
+         not in the other",
+        node.name,
+        node.at.join(" or ")
+    )))
 }
 
-impl Keyspace {
-    fn status(&self) -> Result<Status> {
-        let (map, own) = self.place()?;
+impl Inner {
+    fn status(&self, keyspace: &Keyspace) -> Result<Status> {
+        let (map, own) = keyspace.place()?;
+        let map_refused = self.map_refused.lock().clone().filter(|(_, epoch)| map.epoch() <= *epoch);
         let peer = |peer: &Arc<crate::keyspace::Peer>| PeerStatus {
             node: peer.node,
             name: peer.name.clone(),
@@ -242,12 +270,11 @@ impl Keyspace {
             hash: format!("{:?}", map.hash()),
             node: own,
             name: map.node(own).map(|node| node.name.clone()).unwrap_or_default(),
-            peers: self.all_peers().iter().map(peer).collect(),
+            peers: keyspace.all_peers().iter().map(peer).collect(),
+            map_refused: map_refused.map(|(why, _)| why),
         })
     }
-}
 
-impl Inner {
     fn keyspace(&self, name: &str) -> Result<&Arc<Keyspace>> {
         self.keyspaces.get(name).ok_or_else(|| Error::invalid(format!("keyspace `{name}` is not in this cluster")))
     }
@@ -298,7 +325,7 @@ impl Inner {
                 json(&keyspace.here(move |store| store.take_misses(run, &sources)).await?)
             }
             Control::Map => Ok(keyspace.place()?.0.to_json().into_bytes()),
-            Control::Cluster => json(&keyspace.status()?),
+            Control::Cluster => json(&self.status(keyspace)?),
             asked => keyspace.asked(signed, asked).await,
         }
     }
@@ -331,10 +358,9 @@ impl Inner {
                             let keyspace = keyspace.clone();
                             if peer.trouble().is_some() && peer.turn.try_lock().is_ok() {
                                 tokio::spawn(async move {
-                                    match keyspace.catch_up(&peer).await {
-                                        Ok(true) => tracing::info!(node = peer.node, name = peer.name, "caught up"),
-                                        Ok(false) => {}
-                                        Err(error) => tracing::debug!(node = peer.node, %error, "is behind"),
+                                    // What it does not take is in the log already.
+                                    if keyspace.catch_up(&peer).await.is_ok_and(|is_caught_up| is_caught_up) {
+                                        tracing::info!(node = peer.node, name = peer.name, "caught up");
                                     }
                                 });
                             }
@@ -407,6 +433,11 @@ impl Orders for Node {
         // A ring goes by the map of the first store, as `map` answers it.
         let keyspaces = &self.inner.keyspaces;
         keyspaces.get(keyspace).or_else(|| keyspaces.values().next()).map_or(0, |keyspace| keyspace.store.epoch())
+    }
+
+    fn member(&self) -> Option<Member> {
+        let (map, node) = self.any_keyspace()?.place().ok()?;
+        Some(Member { cluster: map.cluster().0, node })
     }
 
     fn order(&self, keyspace: &str, signed: &str, control: Control) -> Answering {

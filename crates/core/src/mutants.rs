@@ -8,7 +8,7 @@ thread_local! {
 }
 
 /// The planted faults, with what each does; those of several nodes are found by several only.
-pub const MUTANTS: [(&str, &str); 13] = [
+pub const MUTANTS: [(&str, &str); 15] = [
     ("ack-unfenced", "a put is answered before its record is durable"),
     ("decision-unfenced", "a decision is carried out before its record is durable"),
     ("stale-token", "a verdict is taken under a lease that is over"),
@@ -16,6 +16,8 @@ pub const MUTANTS: [(&str, &str); 13] = [
     ("decided-forgotten", "a fragment of a decided event makes a new one"),
     ("lease-kept", "a lease that ran out is not taken back"),
     ("duplicate-uncounted", "the account has a repeated fragment as offered, and in no outcome"),
+    ("conflict-is-duplicate", "the account has other bytes under a taken key as a repeated fragment"),
+    ("credit-kept", "a server sends answers for which its client has no room"),
     ("release-forgotten", "a release is answered, and the event stays"),
     ("close-unlogged", "the close of a run is not journaled"),
     ("lost-is-stored", "a client takes a put without an answer for stored"),

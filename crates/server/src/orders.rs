@@ -3,7 +3,7 @@
 //! *Not here*: who the home of a run is, and how its orders reach the others (`forebay-cluster`).
 
 use forebay_core::{Call, Result};
-use forebay_wire::Control;
+use forebay_wire::{Control, Member};
 use std::pin::Pin;
 
 /// An order under way: the JSON of what the call answers.
@@ -20,6 +20,9 @@ pub trait Orders: Send + Sync {
 
     /// Epoch of the map that the node goes by for a keyspace: each answer says it, so that a client hears of nodes that it does not know.
     fn epoch(&self, keyspace: &str) -> u32;
+
+    /// The node that this is.
+    fn member(&self) -> Option<Member>;
 }
 
 /// Whether a call goes through the home of a run, or is between nodes.

@@ -3,10 +3,14 @@
 //! *Invariants checked*: what was answered as stored is readable, with its bytes, until its event ends; late and closed are
 //! final; an event has one verdict, and is granted no more after it; what was released is gone; a token is given once; a grant has
 //! what was stored before; the ledger balances and agrees.
+//!
+//! *Not here*: the terms of the ledger beside *stored* (`counts.rs`).
 
+use crate::counts::{Counts, Term};
 use crate::net::Place;
 use crate::world::CALM;
-use forebay_core::{Elsewhere, LiveState, Tally, Token, crc32c};
+use forebay_core::{Elsewhere, Ledger, Level, LiveState, Report, Token, crc32c};
+use forebay_wire::WirePut;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,6 +39,12 @@ pub(crate) enum Judged {
 /// The puts of one key.
 #[derive(Default)]
 struct Puts {
+    /// Checksums of all bytes that were offered.
+    offered: BTreeSet<u32>,
+    /// Requests to put it that its home counts, or its holder if it is a conflict.
+    sent: u64,
+    /// Requests of a holder that asks whether the home has it, which are counted if it had it not.
+    asked: bool,
     /// Bytes that may be stored: an answer is missing.
     perhaps: Vec<Vec<u8>>,
     /// Bytes that were answered as stored.
@@ -69,6 +79,7 @@ pub(crate) struct RunBook {
     pub(crate) closed: Option<Instant>,
     /// When it was to be opened.
     pub(crate) begun: Option<Instant>,
+    counts: Counts,
 }
 
 /// A fragment as a home shows it.
@@ -85,20 +96,41 @@ pub(crate) struct Books {
     pub(crate) runs: BTreeMap<u64, RunBook>,
     /// By the node that gave them.
     tokens: BTreeSet<(Place, Token)>,
+    /// When a node died last.
+    died: Option<Instant>,
 }
 
 /// What a call found to be wrong.
 pub(crate) type Checked = Result<(), String>;
 
 /// How a put ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PutEnd {
     Stored,
+    /// The same bytes were there.
+    Duplicate,
     /// At a node that is not its home, which is told.
     Held,
     Conflict,
-    /// Late, closed, full, invalid: it is not stored, for good.
+    /// Not stored, for good.
+    Late,
+    /// Full or closed: it is not stored, for good.
     Refused,
+    /// Nothing was sent, or not taken: it is not stored, for good, and in no account.
+    NotTaken,
     Unknown,
+}
+
+/// A put, as its producer knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Put<'a> {
+    pub(crate) key: (u64, u64, u64),
+    pub(crate) bytes: &'a [u8],
+    pub(crate) began: Instant,
+    /// Its bytes go to another node than its home.
+    pub(crate) is_apart: bool,
+    /// The home knew the run when it began.
+    pub(crate) is_known: bool,
 }
 
 impl Books {
@@ -108,26 +140,54 @@ impl Books {
 
     /// A put begins: from here on its bytes may be there.
     pub(crate) fn offered(&mut self, (run, event, source): (u64, u64, u64), bytes: &[u8]) {
-        self.event(run, event).puts.entry(source).or_default().perhaps.push(bytes.to_vec());
+        let puts = self.event(run, event).puts.entry(source).or_default();
+        puts.perhaps.push(bytes.to_vec());
+        puts.offered.insert(crc32c(bytes));
+        self.runs.entry(run).or_default().counts.begins();
+    }
+
+    /// The request of a put was sent to a node; these are the holder of its bytes and its home.
+    pub(crate) fn sent(&mut self, (run, event, source): (u64, u64, u64), to: Place, of: [Place; 2], put: &WirePut) {
+        let Some(book) = self.runs.get_mut(&run) else { return };
+        let puts = book.events.entry(event).or_default().puts.entry(source).or_default();
+        match (put.level, put.report) {
+            // The holder asks: that is counted only where it is new to the home.
+            (Some(Level::Elsewhere), Report::Later) => puts.asked = true,
+            (Some(Level::Elsewhere), _) => (puts.sent, book.counts.sent) = (puts.sent + 1, book.counts.sent + 1),
+            _ => {
+                puts.sent += 1;
+                book.counts.tries += 1;
+                // What a holder takes is counted when its home is told.
+                book.counts.sent += u64::from(to == of[1] || of[0] == of[1]);
+            }
+        }
+    }
+
+    /// A node has died: what it counted since it wrote its log anew is lost.
+    pub(crate) fn died(&mut self) {
+        self.died = Some(Instant::now());
+        self.runs.values_mut().for_each(|book| book.counts.forget());
     }
 
     /// A put has ended.
-    pub(crate) fn answered(&mut self, (run, event, source): (u64, u64, u64), bytes: &[u8], end: PutEnd) -> Checked {
+    pub(crate) fn answered(&mut self, put: Put<'_>, end: PutEnd) -> Checked {
+        let Put { key: (run, event, source), bytes, .. } = put;
         let Some(book) = self.runs.get_mut(&run) else { return Ok(()) };
+        book.counts.answered(&put, end, self.died.is_none_or(|died| put.began > died));
         let is_closed = book.closed.is_some();
         let puts = book.events.entry(event).or_default().puts.entry(source).or_default();
         let at = puts.perhaps.iter().position(|offered| offered == bytes);
         match end {
             PutEnd::Unknown => {}
             PutEnd::Held => puts.is_held = true,
-            PutEnd::Refused => _ = at.map(|at| puts.perhaps.remove(at)),
+            PutEnd::Late | PutEnd::Refused | PutEnd::NotTaken => _ = at.map(|at| puts.perhaps.remove(at)),
             PutEnd::Conflict => {
                 at.map(|at| puts.perhaps.remove(at));
                 if puts.stored.as_ref().is_some_and(|stored| stored == bytes) {
                     return Err(format!("{run}/{event}/{source}: a conflict with its own bytes"));
                 }
             }
-            PutEnd::Stored => {
+            PutEnd::Stored | PutEnd::Duplicate => {
                 at.map(|at| puts.perhaps.remove(at));
                 if let Some(stored) = &puts.stored
                     && stored != bytes
@@ -294,34 +354,43 @@ impl Books {
         Ok(())
     }
 
-    /// The account's figures: stored are at least the fragments that were answered so, at most those that may be; of a closed run
-    /// each that a holder has taken is stored or late, unless a fault was there: what is asked about is not counted, and
-    /// a crash loses what was counted as late. Answers whether that could be compared.
-    pub(crate) fn check_account(
-        &self,
-        run: u64,
-        stored: Tally,
-        late: Tally,
-        calm: Duration,
-    ) -> std::result::Result<bool, String> {
+    /// The account's figures: stored are at least the fragments that were answered so, at most those that may be; the other terms
+    /// are what `counts.rs` allows. Of a closed run each fragment that a holder has taken is stored or late, unless a fault was there: what
+    /// is asked about is not counted, and a crash loses what was counted as late. Answers whether that could be compared.
+    pub(crate) fn check_account(&self, run: u64, ledger: &Ledger, calm: Duration) -> Result<bool, String> {
         let Some(book) = self.runs.get(&run) else { return Ok(false) };
+        let (stored, late) = (ledger.stored.fragments, ledger.late.fragments);
         let puts = || book.events.values().flat_map(|event| event.puts.values());
         let least = puts().filter(|puts| puts.stored.is_some()).count() as u64;
         let most = puts().filter(|puts| puts.stored.is_some() || !puts.perhaps.is_empty()).count() as u64;
-        if !(least..=most).contains(&stored.fragments) {
-            return Err(format!(
-                "run {run}: the ledger has {} stored fragments, the books {least} to {most}",
-                stored.fragments
-            ));
+        if !(least..=most).contains(&stored) {
+            return Err(format!("run {run}: the ledger has {stored} stored fragments, the books {least} to {most}"));
         }
         let told = puts().filter(|puts| puts.stored.is_some() || puts.is_held).count() as u64;
-        let was_calm = book.closed.is_some() && book.begun.is_some_and(|begun| calm > begun.elapsed() + CALM);
-        if was_calm && stored.fragments + late.fragments < told {
+        let is_calm = book.begun.is_some_and(|begun| calm > begun.elapsed() + CALM);
+        let was_calm = book.closed.is_some() && is_calm;
+        if was_calm && stored + late < told {
             return Err(format!(
-                "run {run}: closed with {} fragments stored and {} late, of {told} that were taken",
-                stored.fragments, late.fragments
+                "run {run}: closed with {stored} fragments stored and {late} late, of {told} that were taken"
             ));
         }
+        let repeats = |puts: &Puts| (puts.sent + u64::from(puts.asked)).saturating_sub(1);
+        let others = puts().filter(|puts| puts.offered.len() > 1).map(repeats).sum();
+        let most = [
+            (Term::Duplicate, book.counts.most(Term::Duplicate, is_calm).min(puts().map(repeats).sum())),
+            (Term::Conflict, if is_calm { book.counts.most(Term::Conflict, true).min(others) } else { others }),
+            (Term::Late, book.counts.most(Term::Late, is_calm)),
+            (Term::Refused, book.counts.most(Term::Refused, is_calm)),
+        ];
+        for (term, most) in most {
+            let (least, found) = (book.counts.least(term), term.of(ledger).fragments);
+            if !(least..=most).contains(&found) {
+                return Err(format!(
+                    "run {run}: the ledger has {found} fragments {term:?}, the books {least} to {most}"
+                ));
+            }
+        }
+        book.counts.check().map_err(|what| format!("run {run}: {what}"))?;
         Ok(was_calm)
     }
 

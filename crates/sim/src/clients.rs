@@ -1,6 +1,7 @@
 //! Clients of a process: the blocking one of a server, that of a cluster, or the async one of a server; called alike.
 
 use crate::net::{OUTSIDE, Place};
+use crate::node::WINDOW_BYTES;
 use crate::process::{Host, address_of, wait};
 use crate::world::{CALL, World};
 use forebay_client::{AsyncClient, Client, ClusterClient, Lease, Options, PlainLease, Verdict, WireJudgement};
@@ -78,11 +79,19 @@ impl World {
     /// Connects, as soon as that is possible; nothing once the simulation is over.
     pub(crate) fn connect(&self, name: &str, is_shared: bool) -> Option<Clients> {
         if is_shared && self.members.len() == 1 && !self.is_over() {
-            return Some(Clients::Shared(self.ways.client(None, 1, name, CALL)));
+            let name = name.to_owned();
+            let options = Options { name, deadline: CALL, window_bytes: WINDOW_BYTES, ..Options::default() };
+            return Some(Clients::Shared(self.ways.client(None, 1, options)));
         }
         let machine = Arc::new(Host { ways: self.ways.clone(), random: self.ways.random(name, OUTSIDE) });
-        let options =
-            Options { name: name.to_owned(), deadline: CALL, extend_leases: false, machine, ..Options::default() };
+        let options = Options {
+            name: name.to_owned(),
+            deadline: CALL,
+            extend_leases: false,
+            window_bytes: WINDOW_BYTES,
+            machine,
+            ..Options::default()
+        };
         let addresses: Vec<String> = self.members.iter().map(|member| address_of(member.place)).collect();
         while !self.is_over() {
             let made = match &addresses[..] {

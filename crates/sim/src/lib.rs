@@ -17,6 +17,7 @@ mod books;
 mod budget;
 mod clients;
 mod clock;
+mod counts;
 mod faults;
 mod net;
 mod node;
@@ -26,6 +27,7 @@ mod route;
 mod shrink;
 mod trace;
 mod verify;
+mod wire;
 mod work;
 mod world;
 

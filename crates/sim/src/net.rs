@@ -6,8 +6,12 @@
 //! ```
 //!
 //! *Invariants*: bytes arrive in order, each once or never; after a reset neither side gets any; what a dead server writes
-//! goes nowhere.
+//! goes nowhere; what goes somewhere is read beside (`wire.rs`).
 
+use crate::books::Checked;
+use crate::wire::{Seen, Watch};
+use forebay_core::Keyspace;
+use forebay_wire::WirePut;
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -74,12 +78,17 @@ impl Weather {
 /// All streams.
 pub(crate) struct Net {
     state: Mutex<State>,
+    keyspace: Keyspace,
 }
 
 struct State {
     random: SmallRng,
     weather: Weather,
     pipes: Vec<std::sync::Weak<Pipes>>,
+    /// Puts that were sent since they were taken last, with the place to which.
+    puts: Vec<(Place, WirePut)>,
+    /// The first thing that no side may do.
+    wrong: Option<String>,
 }
 
 /// Both directions of a stream.
@@ -88,6 +97,7 @@ struct Pipes {
     between: [Place; 2],
     /// The way to the server, and that to the client.
     ways: [Pipe; 2],
+    watch: Mutex<Watch>,
 }
 
 /// One direction of a stream.
@@ -126,9 +136,25 @@ pub(crate) struct End {
 }
 
 impl Net {
-    pub(crate) fn new(seed: u64) -> Arc<Net> {
-        let state = State { random: SmallRng::seed_from_u64(seed), weather: Weather::default(), pipes: Vec::new() };
-        Arc::new(Net { state: Mutex::new(state) })
+    pub(crate) fn new(seed: u64, keyspace: Keyspace) -> Arc<Net> {
+        let state = State {
+            random: SmallRng::seed_from_u64(seed),
+            weather: Weather::default(),
+            pipes: Vec::new(),
+            puts: Vec::new(),
+            wrong: None,
+        };
+        Arc::new(Net { state: Mutex::new(state), keyspace })
+    }
+
+    /// Puts that were sent since this was asked last, with the place to which.
+    pub(crate) fn take_puts(&self) -> Vec<(Place, WirePut)> {
+        std::mem::take(&mut self.state.lock().puts)
+    }
+
+    /// What a side of a stream has done that none may.
+    pub(crate) fn check(&self) -> Checked {
+        self.state.lock().wrong.clone().map_or(Ok(()), Err)
     }
 
     pub(crate) fn change_weather(&self, change: impl FnOnce(&mut Weather)) {
@@ -156,7 +182,7 @@ impl Net {
 
     /// The end of a client, and that of a server, at these places; each is dead once its process is.
     pub(crate) fn stream(self: &Arc<Net>, between: [Place; 2], is_dead: [Option<Arc<AtomicBool>>; 2]) -> (End, End) {
-        let pipes = Arc::new(Pipes { between, ways: Default::default() });
+        let pipes = Arc::new(Pipes { between, ways: Default::default(), watch: Mutex::default() });
         let mut state = self.state.lock();
         state.pipes.retain(|known| known.strong_count() > 0);
         state.pipes.push(Arc::downgrade(&pipes));
@@ -216,6 +242,21 @@ impl End {
         let way = self.pipes.ways[self.reads].0.lock();
         let has_arrived = way.pieces.front().is_some_and(|(at, _)| *at <= Instant::now());
         !(way.is_reset || has_arrived || way.is_ended && way.pieces.is_empty())
+    }
+
+    /// These bytes are on their way.
+    fn watch(&self, sent: &[u8]) {
+        let side = 1 - self.reads;
+        let Seen { puts, wrong } = self.pipes.watch.lock().sent(side, sent, &self.net.keyspace);
+        if puts.is_empty() && wrong.is_none() {
+            return;
+        }
+        let [client, server] = self.pipes.between;
+        let mut state = self.net.state.lock();
+        state.puts.extend(puts.into_iter().map(|put| (server, put)));
+        if state.wrong.is_none() {
+            state.wrong = wrong.map(|wrong| format!("between {client} and {server}: {wrong}"));
+        }
     }
 }
 
@@ -292,6 +333,8 @@ impl AsyncWrite for End {
         if let Some(reader) = way.reader.take() {
             reader.wake();
         }
+        drop(way);
+        self.watch(&from[..most]);
         Poll::Ready(Ok(most))
     }
 

@@ -39,6 +39,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// Bytes of each warm device that a store may use, of which containers are a part.
 const WARM_BYTES: u64 = 1 << 20;
 const CONTAINER_BYTES: u64 = 64 << 10;
+/// Bytes of requests that a node takes from a client at once, and bytes of answers that a client takes: few, so that they are used up.
+pub(crate) const WINDOW_BYTES: u32 = 64 << 10;
+/// Bytes of copies in conflict that a store keeps: `conflict_share` of its medium.
+const CONFLICT_BYTES: u64 = MEDIUM_BYTES / 64;
 /// How long events stay in custody that the archive has.
 const CUSTODY: Duration = Duration::from_secs(10);
 
@@ -107,6 +111,7 @@ fn config(clock: &Arc<NodeClock>, seed: u64, media: &Media) -> Config {
         put_deadline: Duration::ZERO,
         lease: LEASE,
         max_hold: Duration::from_secs(20),
+        conflict_share: CONFLICT_BYTES as f64 / MEDIUM_BYTES as f64,
         warm: media.faulty.iter().map(|device| WarmDevice::device(device.clone(), WARM_BYTES)).collect(),
         container_bytes: CONTAINER_BYTES,
         device_log_bytes: CONTAINER_BYTES,
@@ -142,13 +147,16 @@ impl Life {
         let is_dead = Arc::<AtomicBool>::default();
         let door = ways.doors[place - 1].clone();
         let (sender, mut arriving) = unbounded_channel::<End>();
-        let mut sessions = Sessions::new(Served::from(store.clone()), Limits::default());
+        let limits = Limits { window_bytes: WINDOW_BYTES, ..Limits::default() };
+        let mut sessions = Sessions::new(Served::from(store.clone()), limits);
         let mut node = None;
         if let Some(map) = map {
             let (ways, dead) = (ways.clone(), is_dead.clone());
-            let to_others = move |node: &forebay_core::map::Node, deadline| {
+            let to_others = move |node: &forebay_core::map::Node, expected, deadline| {
                 let from = Some((place, dead.clone()));
-                Ok(ways.client(from, usize::from(node.id), &format!("node {place}"), deadline))
+                let options =
+                    Options { name: format!("node {place}"), node: Some(expected), deadline, ..Options::default() };
+                Ok(ways.client(from, usize::from(node.id), options))
             };
             let within = node.insert(Node::within(store.clone(), map, to_others)?);
             sessions = sessions.on(within.clone());
@@ -186,8 +194,12 @@ impl Life {
         self.is_dead.load(Ordering::SeqCst)
     }
 
-    /// No session has panicked.
+    /// No session has panicked, and the store keeps no more copies in conflict than it may.
     pub(crate) fn check(&self) -> Checked {
+        let kept: u64 = self.store.conflicts().iter().map(|conflict| u64::from(conflict.bytes)).sum();
+        if kept > CONFLICT_BYTES {
+            return Err(format!("{kept} bytes of copies in conflict are kept, of at most {CONFLICT_BYTES}"));
+        }
         let mut connections = self.connections.borrow_mut();
         while let Some(over) = connections.try_join_next() {
             over.map_err(|error| format!("a session ended: {error}"))?;
@@ -284,9 +296,8 @@ pub(crate) type Process = (Place, Arc<AtomicBool>);
 
 impl Ways {
     /// A client of a node, for calls of at most this length.
-    pub(crate) fn client(&self, from: Option<Process>, to: Place, name: &str, deadline: Duration) -> AsyncClient {
-        let way = Way { ways: self.clone(), from, to, random: self.random(name, to) };
-        let options = Options { name: name.to_owned(), deadline, ..Options::default() };
+    pub(crate) fn client(&self, from: Option<Process>, to: Place, options: Options) -> AsyncClient {
+        let way = Way { ways: self.clone(), from, to, random: self.random(&options.name, to) };
         AsyncClient::over(Arc::new(way), self.keyspace.clone(), options)
     }
 

@@ -4,9 +4,9 @@ use crate::books::{Found, is_of};
 use crate::budget::{What, timed};
 use crate::net::Place;
 use crate::node::Life;
-use crate::work::key;
+use crate::work::{key, take_sent};
 use crate::world::{CALM, SOURCES, World};
-use forebay_core::{Bounds, Elsewhere, Error, Level, Sources, Tally};
+use forebay_core::{Bounds, Elsewhere, Error, Ledger, Level, Sources};
 use forebay_store::{RunState, RunStatus};
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ pub(crate) fn verify(world: &World) {
 
 fn look(world: &World) {
     let lives = world.lives();
+    take_sent(world);
     let mut checked = Ok(());
     for (place, life) in &lives {
         checked = checked.and(life.check()).and_then(|()| verify_closed(world, *place, life));
@@ -37,6 +38,7 @@ fn look(world: &World) {
             checked = checked.and_then(|()| verify_account(world, &lives, run));
         }
     }
+    world.check(world.ways.net.check());
     // A node that died meanwhile answered as it liked.
     if lives.iter().all(|(_, life)| !life.is_dead()) {
         world.check(checked);
@@ -129,15 +131,14 @@ fn verify_event(world: &World, run: u64, event: u64) -> Result<(), String> {
 }
 
 fn verify_account(world: &World, lives: &[(Place, Rc<Life>)], run: u64) -> Result<(), String> {
-    let (mut stored, mut late) = (Tally::default(), Tally::default());
+    let mut sum = Ledger::default();
     for (place, life) in lives {
         // A node that was away for all of the run has none.
         let Ok(ledger) = life.store.ledger(run) else { continue };
         ledger.imbalance().map_or(Ok(()), |what| Err(format!("run {run} on node {place}: {what}")))?;
-        stored += ledger.stored;
-        late += ledger.late;
+        sum.add(&ledger);
     }
-    let was_calm = world.books.borrow().check_account(run, stored, late, world.calm())?;
+    let was_calm = world.books.borrow().check_account(run, &sum, world.calm())?;
     if was_calm {
         world.count(4);
     }

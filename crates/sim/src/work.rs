@@ -1,6 +1,6 @@
 //! What programs do with the nodes: producers, workers that die.
 
-use crate::books::{Judged, Known, PutEnd};
+use crate::books::{Judged, Known, Put, PutEnd};
 use crate::budget::What;
 use crate::clients::{Clients, Decision, Leased};
 use crate::process::wait;
@@ -117,29 +117,46 @@ fn put(world: &World, clients: &Clients, name: (u64, u64, u64), other: bool, by_
     let places = world.places(&world.keyspace.schema.primary_of(&key), source);
     let is_held_elsewhere = places[0] != places[1];
     let is_held = by_holder && is_held_elsewhere;
+    // A home that has never heard of the run counts nothing of it.
+    let is_known = world.life(places[1]).is_some_and(|life| life.store.ledger(run).is_ok());
     let answer = clients.put(places[0], &key, &bytes, is_held);
     // A client of one node is made in a call of its own.
     world.ended("put", began, if is_held { 2 * CALL } else { CALL });
     let end = match &answer {
         // What its home says is not known.
         Ok(PutOutcome::Stored | PutOutcome::Duplicate) if is_held => PutEnd::Held,
-        Ok(PutOutcome::Stored | PutOutcome::Duplicate) => PutEnd::Stored,
-        Ok(PutOutcome::Late) => PutEnd::Refused,
+        Ok(PutOutcome::Stored) => PutEnd::Stored,
+        Ok(PutOutcome::Duplicate) => PutEnd::Duplicate,
+        Ok(PutOutcome::Late) => PutEnd::Late,
         // An earlier try may have been stored before the event was decided.
         Ok(PutOutcome::LateUnknown) => PutEnd::Unknown,
         Err(error) if error.kind() == Kind::OutcomeUnknown || error.earlier_try_unknown() => PutEnd::Unknown,
         Err(error) if error.kind() == Kind::Conflict => PutEnd::Conflict,
+        Err(error) if matches!(error.kind(), Kind::Full | Kind::Closed) => PutEnd::Refused,
         // Nothing was sent, or it was refused: not in the store.
-        Err(_) => PutEnd::Refused,
+        Err(_) => PutEnd::NotTaken,
     };
     let text = said(&answer.map(|outcome| format!("{outcome:?}")));
     world.note(format_args!("put {run}/{event}/{source} {places:?} {text}"));
-    let checked = world.books.borrow_mut().answered(name, &bytes, end);
+    let put = Put { key: name, bytes: &bytes, began, is_apart: is_held_elsewhere, is_known };
+    take_sent(world);
+    let checked = world.books.borrow_mut().answered(put, end);
     world.check(checked);
     // Nobody waits for space here, nor for a run that is being closed. A home that is full has what its holder says later.
     let may_wait = is_held_elsewhere && fills(world) || world.run.get().is_none_or(|(open, _)| open != run);
     if was_calm && world.calm() > CALM && !may_wait && matches!(&text[..], "Unavailable" | "OutcomeUnknown") {
         world.check(Err(format!("{run}/{event}/{source}: {text}, and no fault has been there for {:?}", world.calm())));
+    }
+}
+
+/// Puts that were sent meanwhile are brought to the books.
+pub(crate) fn take_sent(world: &World) {
+    let schema = &world.keyspace.schema;
+    for (to, put) in world.ways.net.take_puts() {
+        let values = schema.values(put.key.as_bytes());
+        let name = (values[0], values[1], values[2]);
+        let of = world.places(&schema.primary_of(&put.key), name.2);
+        world.books.borrow_mut().sent(name, to, of, &put);
     }
 }
 

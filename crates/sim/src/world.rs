@@ -280,7 +280,7 @@ fn begin(plan: Plan) -> Result<Rc<World>> {
         all => Some(Arc::new(route::map(all.iter().map(|(_, store)| store.holding()), plan.has_table)?)),
     };
     let doors = members.iter().map(|_| Arc::<Door>::default()).collect();
-    let ways = Ways { net: Net::new(seed), doors, keyspace: keyspace.clone(), seed };
+    let ways = Ways { net: Net::new(seed, keyspace.clone()), doors, keyspace: keyspace.clone(), seed };
     for (member, opened) in members.iter().zip(opened) {
         member.file.borrow_mut().clone_from(&map);
         *member.life.borrow_mut() = Some(Life::begin(&ways, member.place, opened, map.as_ref(), &member.clock)?);
@@ -346,6 +346,7 @@ async fn run(plan: Plan) -> Report {
             break;
         }
     }
+    world.must(world.ways.net.check());
     world.members.iter().for_each(|member| *member.life.borrow_mut() = None);
     let [calls, grants, runs, quiet, accounts, proved] = [0, 1, 2, 3, 4, 5].map(|at| world.figures[at].get());
     let trace = world.trace.borrow();
@@ -440,6 +441,7 @@ async fn die(world: &Rc<World>, place: Place, death: Death, step: u64, down: Dur
     let member = &world.members[place - 1];
     let Some(life) = member.life.borrow().clone().filter(|_| !member.is_dying.replace(true)) else { return };
     let left = life.end(&world.ways, place, death, step).await;
+    world.books.borrow_mut().died();
     // On its disk, from a file or from another node.
     let kept = life.store.adopted_map().map(|(map, _)| map);
     drop(life);

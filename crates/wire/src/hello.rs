@@ -1,7 +1,7 @@
 //! The first frames of a connection: the identity of the client, and what each side takes.
 
 use super::{WireReader, WireWriter};
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 
 /// The client's hello.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,6 +25,15 @@ impl std::fmt::Debug for Hello {
     }
 }
 
+/// A node of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The cluster.
+    pub cluster: u128,
+    /// The node's number.
+    pub node: u16,
+}
+
 /// The server's hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
@@ -40,6 +49,8 @@ pub struct Welcome {
     pub keyspace: String,
     /// Version of the server's software.
     pub version: String,
+    /// The node that the server is. Without a cluster there is no byte of it.
+    pub member: Option<Member>,
 }
 
 impl Hello {
@@ -86,6 +97,11 @@ impl Welcome {
         out.u32(self.lease_ms);
         out.long(self.keyspace.as_bytes())?;
         out.long(self.version.as_bytes())?;
+        if let Some(member) = self.member {
+            out.u64((member.cluster >> 64) as u64);
+            out.u64(member.cluster as u64);
+            out.u32(member.node.into());
+        }
         Ok(out.finish())
     }
 
@@ -102,6 +118,17 @@ impl Welcome {
             lease_ms: read.u32()?,
             keyspace: read.text()?.to_owned(),
             version: read.text()?.to_owned(),
+            member: match read.is_empty() {
+                true => None,
+                false => {
+                    let cluster = u128::from(read.u64()?) << 64 | u128::from(read.u64()?);
+                    let node = u16::try_from(read.u32()?);
+                    Some(Member {
+                        cluster,
+                        node: node.map_err(|error| Error::corrupt("the number of a node").with_source(error))?,
+                    })
+                }
+            },
         })
     }
 }
@@ -131,10 +158,14 @@ mod tests {
             lease_ms: 10_000,
             keyspace: "name = 1".to_owned(),
             version: "0.1.0".to_owned(),
+            member: None,
         };
-        let meta = welcome.encode().unwrap();
-        assert_eq!(Welcome::decode(&meta).unwrap(), welcome);
-        for end in 0..meta.len() {
+        let alone = welcome.encode().unwrap();
+        assert_eq!(Welcome::decode(&alone).unwrap(), welcome);
+        let of_node = Welcome { member: Some(Member { cluster: 7 << 100, node: 513 }), ..welcome };
+        let meta = of_node.encode().unwrap();
+        assert_eq!(Welcome::decode(&meta).unwrap(), of_node);
+        for end in (0..meta.len()).filter(|&end| end != alone.len()) {
             assert!(Welcome::decode(&meta[..end]).is_err(), "{end}");
         }
     }

@@ -25,7 +25,7 @@ pub use control::{Control, ObjectOrder, bounds_of};
 pub use event::{WireEvent, WireJudgement, WireLease, WireVerdict};
 pub use fragment::{WireFragment, WirePut};
 pub use frame::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WIRE_VERSION};
-pub use hello::{Hello, Welcome};
+pub use hello::{Hello, Member, Welcome};
 pub use outcome::WireOutcome;
 pub use request::{WireExtend, WireOpen, WireRange, WireRemove, WireUpdate};
 pub use ring::{WireRingFragment, WireWindow, WireWindowPart};

@@ -88,6 +88,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         lease_ms: 10_000,
         keyspace: "name = \"physics\"".to_owned(),
         version: "0.1.0".to_owned(),
+        member: None,
     };
     let open = WireOpen { primary, sources: Some(vec![schema.source_of(&key(1))]), attributes: Some(attributes) };
     let update = WireUpdate::Fragment { key: key(1), token: Some(token), checksum: 5 };

@@ -40,9 +40,20 @@ pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served
     Ok((Node::start(stores, &map, options.clone())?, options))
 }
 
+/// A store that went by a map is served as the node that it is, or not: alone it would do orders that the other nodes do not.
+pub(super) fn needs_no_map(served: &Served) -> Result<()> {
+    let Served::Events(store) = served else { return Ok(()) };
+    let Some((map, node)) = store.adopted_map() else { return Ok(()) };
+    Err(Error::invalid(format!(
+        "the store of keyspace `{}` is node {node} of a cluster (epoch {} of its map): serve it with the file of that map, `--cluster FILE`",
+        store.keyspace().name,
+        map.epoch()
+    )))
+}
+
 /// Reads the map again.
 pub(super) fn reload(settings: &ClusterSettings, node: &Node) {
-    match read(&settings.map).and_then(|map| node.adopt(&Arc::new(map))) {
+    match node.adopt_read(read(&settings.map)) {
         Ok(()) => tracing::info!(map = %settings.map.display(), "the map was read again"),
         Err(error) => tracing::error!(%error, "the map stays as it was: what was read cannot be adopted"),
     }

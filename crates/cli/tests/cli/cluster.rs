@@ -134,6 +134,22 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     let problems: Vec<String> =
         stdout(&moved).lines().filter(|line| line.contains("problem: ")).map(str::to_owned).collect();
     assert!(matches!(&problems[..], [one] if one.contains("node 3 (`n3`): unix:/nobody/listens.sock")), "{problems:?}");
+    // A map that the node may not take: it goes on by its own, and its status says why.
+    std::fs::rename(nodes.temp.root.join("wrong.json"), nodes.temp.root.join("map.json")).unwrap();
+    nodes.servers[0].as_ref().unwrap().signal("HUP");
+    let end = Instant::now() + Duration::from_secs(40);
+    let refused = |status: &Value| status["nodes"][0]["status"]["map_refused"].as_str().map(str::to_owned);
+    let why = loop {
+        let status = nodes.json(&["cluster", "status", "CLUSTER"], 1);
+        assert_eq!(status["nodes"][0]["status"]["epoch"], 2, "{status}");
+        if let Some(why) = refused(&status) {
+            break why;
+        }
+        assert!(Instant::now() < end, "{status}");
+    };
+    assert!(why.contains("run 1 has begun"), "{why}");
+    let said = stdout(&nodes.run(&["cluster", "status", "CLUSTER"]));
+    assert!(said.contains(&format!("refused the map of its file: {why}")), "{said}");
     std::fs::rename(nodes.temp.root.join("next.json"), nodes.temp.root.join("map.json")).unwrap();
     nodes.servers[0].as_ref().unwrap().signal("HUP");
     let end = Instant::now() + Duration::from_secs(40);
@@ -145,6 +161,7 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     {
         assert!(Instant::now() < end, "{}", stdout(&nodes.run(&["cluster", "status", "CLUSTER"])));
     }
+    assert_eq!(refused(&nodes.json(&["cluster", "status", "CLUSTER"], 1)), None, "it took the next one");
     assert_code(&nodes.run(&["run", "CLUSTER", "open", "100"]), 0);
     for event in 0..20 {
         assert_code(&nodes.run(&["put", "CLUSTER", &format!("100/{}/0", event * 64), "bytes"]), 0);

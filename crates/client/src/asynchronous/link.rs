@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Credit is counted in units of this many bytes.
 const UNIT_BYTES: u64 = 64;
@@ -39,7 +39,7 @@ pub(super) struct Link {
     waiting: Arc<Mutex<Waiting>>,
     next: AtomicU64,
     /// Credit: what the server still takes, in units.
-    credit: Semaphore,
+    credit: Arc<Semaphore>,
     /// Bytes that it takes at most.
     window: u64,
     /// Bytes that were received and not granted again.
@@ -49,10 +49,18 @@ pub(super) struct Link {
     tasks: [tokio::task::JoinHandle<()>; 2],
 }
 
+/// A request whose answer is not whole. It holds its credit until then, whether or not somebody waits: the server takes as much again only
+/// then, and what was given up is bounded by it.
+pub(super) struct Asked {
+    pub(super) sender: Answered,
+    pub(super) parts: Parts,
+    pub(super) _credit: OwnedSemaphorePermit,
+}
+
 #[derive(Default)]
 pub(super) struct Waiting {
     /// In the order in which they were sent: so are they told that the connection is over.
-    pub(super) calls: BTreeMap<u64, (Answered, Parts)>,
+    pub(super) calls: BTreeMap<u64, Asked>,
     /// Why nothing more comes.
     pub(super) over: Option<String>,
 }
@@ -73,6 +81,7 @@ impl Link {
         let opening = async {
             let (mut reader, mut writer) = connector.connect().await.map_err(refused)?;
             let welcome = hello(connector, options, &mut reader, &mut writer).await?;
+            options.takes(&connector.name(), &welcome)?;
             connector.answered();
             Ok((reader, writer, welcome))
         };
@@ -93,7 +102,7 @@ impl Link {
             writer,
             waiting,
             next: (HELLO + 1).into(),
-            credit: Semaphore::new((window / UNIT_BYTES) as usize),
+            credit: Arc::new(Semaphore::new((window / UNIT_BYTES) as usize)),
             window,
             owed,
             is_retired: false.into(),
@@ -109,6 +118,8 @@ impl Link {
     /// No further calls. It does not wait: a call that gives up has no time left.
     pub(super) fn retire(&self) {
         self.is_retired.store(true, Ordering::Release);
+        // Calls that wait for credit take another connection as well.
+        self.credit.close();
     }
 
     /// Sends a request and waits for its answer.
@@ -128,9 +139,8 @@ impl Link {
         // Rounding must not ask for more than there is.
         let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
         let over = |why: String| Failure::Unsent(Error::unavailable(why));
-        // Given back when the answer is there: only then does the server take as much again.
-        let permit = self.credit.acquire_many(u32::try_from(units).unwrap_or(u32::MAX)).await;
-        let permit = permit.map_err(|error| over(error.to_string()))?;
+        let credit = self.credit.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await;
+        let _credit = credit.map_err(|error| over(error.to_string()))?;
         let (sender, receiver) = oneshot::channel();
         {
             // Under one lock: a reader that ended in between would never tell this call.
@@ -139,10 +149,11 @@ impl Link {
                 return Err(over(why.clone()));
             }
             debug_assert!(!waiting.calls.contains_key(&request), "each request has its own number");
-            waiting.calls.insert(request, (sender, Parts { meta: Vec::new(), payload: Vec::new() }));
+            let parts = Parts { meta: Vec::new(), payload: Vec::new() };
+            waiting.calls.insert(request, Asked { sender, parts, _credit });
         }
-        // A caller that stops waiting drops this future: its entry must go, or the map would grow with every time-out.
-        let guard = Forget { waiting: &self.waiting, request };
+        // A caller that stops waiting drops this future: of what was not sent no answer comes.
+        let unsent = Unsent { waiting: &self.waiting, request };
         {
             let mut writer = self.writer.lock().await;
             // Dropped in the middle of a frame it ends the connection; forgotten once the frame has gone out whole.
@@ -152,10 +163,8 @@ impl Link {
             send(&mut writer, &head, meta, payload).await.map_err(|error| Failure::Lost(broken(error)))?;
             std::mem::forget(whole);
         }
-        let answer = receiver.await;
-        drop(guard);
-        drop(permit);
-        match answer {
+        std::mem::forget(unsent);
+        match receiver.await {
             Ok(Ok(parts)) => Ok(parts),
             Ok(Err(error)) => Err(Failure::Refused(error)),
             Err(_) => {
@@ -232,13 +241,13 @@ async fn send(writer: &mut Writer, head: &FrameHead, meta: &[u8], payload: &[&[u
     writer.flush().await
 }
 
-/// A call that nobody waits for any more.
-struct Forget<'a> {
+/// A request that has not been sent.
+struct Unsent<'a> {
     waiting: &'a Mutex<Waiting>,
     request: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for Unsent<'_> {
     fn drop(&mut self) {
         self.waiting.lock().calls.remove(&self.request);
     }

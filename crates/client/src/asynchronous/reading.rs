@@ -1,7 +1,7 @@
 //! The reader of a connection: takes frames and hands each to the call that waits for it.
 
 use super::connector::Reader;
-use super::link::Waiting;
+use super::link::{Asked, Waiting};
 use forebay_core::{Error, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, WireReader};
 use parking_lot::Mutex;
@@ -77,11 +77,11 @@ impl Reading {
                 self.due.notify_one();
             }
             let mut waiting = self.waiting.lock();
-            let Some((sender, mut parts)) = waiting.calls.remove(&head.request) else {
+            let Some(Asked { sender, mut parts, _credit }) = waiting.calls.remove(&head.request) else {
                 if head.flags.is_error() && head.request == 0 {
                     return Err(frame.error());
                 }
-                // A goodbye, credit, or the answer to a call that was given up.
+                // A goodbye, or credit.
                 continue;
             };
             if head.flags.is_error() {
@@ -89,16 +89,19 @@ impl Reading {
                 let _ = sender.send(Err(frame.error()));
                 continue;
             }
-            if parts.meta.is_empty() {
-                parts.meta = frame.meta;
-            }
-            if parts.payload.is_empty() {
-                parts.payload = frame.payload
-            } else {
-                parts.payload.extend_from_slice(&frame.payload)
+            // Of a call that was given up only the end counts, which gives its credit back.
+            if !sender.is_closed() {
+                if parts.meta.is_empty() {
+                    parts.meta = frame.meta;
+                }
+                if parts.payload.is_empty() {
+                    parts.payload = frame.payload
+                } else {
+                    parts.payload.extend_from_slice(&frame.payload)
+                }
             }
             if head.flags.has_more() {
-                waiting.calls.insert(head.request, (sender, parts));
+                waiting.calls.insert(head.request, Asked { sender, parts, _credit });
             } else {
                 let _ = sender.send(Ok(parts));
             }

@@ -99,7 +99,8 @@ impl ClusterClient {
         let of_inner = |inner: &Weak<Inner>| {
             let inner = inner.clone();
             let make = move |pool| Client::of_pool(pool, Box::new(Joined::within(inner.clone())));
-            let nodes = Nodes::new(&keyspace.name, placed, options, contact, make);
+            let text = keyspace.to_toml().unwrap_or_default().into();
+            let nodes = Nodes::new((&keyspace.name, text), placed, options, contact, make);
             let (turn, resting, not_ahead) = Default::default();
             Inner { keyspace, nodes, turn, resting, not_ahead }
         };

@@ -4,14 +4,14 @@
 
 use super::Contact;
 use crate::machine::beside;
-use crate::options::Options;
+use crate::options::{Expected, Options};
 use crate::pool::{Calls, Pool};
 use crate::retry::Limit;
 use forebay_core::limits::SUB_KEYS_MAX;
-use forebay_core::map::{ClusterMap, KeyspaceMap, Node, NodeState};
+use forebay_core::map::{ClusterMap, Hex128, KeyspaceMap, Node, NodeState};
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Key, KeySchema, Kind, Result, SourceId};
-use forebay_wire::Control;
+use forebay_wire::{Control, Member};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,6 +137,8 @@ type Make<C> = Box<dyn Fn(Pool) -> Result<C> + Send + Sync>;
 /// The map, and the clients of its nodes.
 pub(super) struct Nodes<C> {
     keyspace: String,
+    /// The keyspace as TOML, which every node has to have.
+    text: Arc<str>,
     pub(super) options: Options,
     placed: RwLock<Arc<Placed>>,
     /// Made when they are needed.
@@ -153,16 +155,17 @@ pub(super) struct Nodes<C> {
 
 impl<C: OfNode> Nodes<C> {
     pub(super) fn new(
-        keyspace: &str,
+        (keyspace, text): (&str, Arc<str>),
         placed: Arc<Placed>,
         options: Options,
         contact: Option<Contact>,
         make: impl Fn(Pool) -> Result<C> + Send + Sync + 'static,
     ) -> Nodes<C> {
-        let options = Options { keyspace: keyspace.to_owned(), ..options };
+        let options = Options { keyspace: keyspace.to_owned(), node: None, ..options };
         let (placed, make) = (RwLock::new(placed), Box::new(make));
         Nodes {
             keyspace: keyspace.to_owned(),
+            text,
             options,
             placed,
             clients: Mutex::default(),
@@ -303,14 +306,16 @@ impl<C: OfNode> Nodes<C> {
         let node = placed.map.node(id).filter(|node| node.state != NodeState::Gone);
         let node = node.ok_or_else(|| Error::invalid(format!("node {id} is not in the cluster's map")))?;
         // Without the lock: a node that does not answer must not keep calls from the others.
-        let client = self.open(node, limit)?;
+        let client = self.open(placed.map.cluster(), node, limit)?;
         let mut clients = self.clients.lock();
         // By a later map, of which another thread has learnt meanwhile, the node may have another address: for this call only.
         Ok(if self.epoch() == placed.map.epoch() { clients.entry(id).or_insert(client).clone() } else { client })
     }
 
-    fn open(&self, node: &Node, limit: Limit) -> Result<C> {
-        connect_to_one(&node.at, &self.options, limit, &self.make).map_err(|error| named(node, &error))
+    fn open(&self, cluster: Hex128, node: &Node, limit: Limit) -> Result<C> {
+        let member = Member { cluster: cluster.0, node: node.id };
+        let options = Options { node: Some(Expected { member, keyspace: self.text.clone() }), ..self.options.clone() };
+        connect_to_one(&node.at, &options, limit, &self.make).map_err(|error| named(node, &error))
     }
 
     /// Fetches the map from the nodes that answer, for a call that must be over by then; `true` if the client goes by a later one than

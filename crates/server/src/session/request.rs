@@ -63,6 +63,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             lease_ms: u32::try_from(lease.as_millis()).unwrap_or(u32::MAX),
             keyspace: served.to_toml()?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            member: self.shared.orders.get().and_then(|orders| orders.member()),
         };
         tracing::debug!(client = hello.name, token = %grant.name, keyspace = served.name(), "hello");
         // Both windows open before the welcome goes out, and the hello counts in neither.

@@ -7,14 +7,12 @@
 //! *On failure*: where no node has ever answered there is no reading; the next look connects again.
 
 use crate::connect::nodes_of;
+use crate::part::{LOOK, look};
 use forebay_client::{Client, ClusterClient, ClusterRing, Connected, Options, RingClient};
 use forebay_cluster::Status;
-use forebay_core::map::{ClusterMap, Node, NodeState};
+use forebay_core::map::{ClusterMap, Node};
 use forebay_core::{Either, Error, Ledger, Result, RingStats, Stats};
-use std::time::{Duration, Instant};
-
-/// How long a node is waited for.
-const LOOK: Duration = Duration::from_secs(2);
+use std::time::Instant;
 
 /// All nodes as they were at about one time.
 pub(in crate::top) struct NodesReading {
@@ -105,13 +103,13 @@ impl NodesSource {
         let reading = match &place {
             Place::Server(server) => of_server(&self.addresses, server),
             Place::Cluster(Either::Here(events)) => {
-                let nodes: Vec<Node> = events.map().nodes().to_vec();
-                let look = |node| events.node(node).and_then(|client| figures_of_events(&client, true));
-                of_cluster(&events.keyspace().name, false, &events.map(), nodes, look)
+                let figures = |node| events.node(node).and_then(|client| figures_of_events(&client, true));
+                let map = events.map();
+                of_cluster(&events.keyspace().name, false, &map, map.nodes(), figures)
             }
             Place::Cluster(Either::There(ring)) => {
-                let look = |node| ring.node(node).and_then(|client| figures_of_ring(&client, true));
-                of_cluster(&ring.keyspace().name, true, &ring.map(), ring.nodes(), look)
+                let figures = |node| ring.node(node).and_then(|client| figures_of_ring(&client, true));
+                of_cluster(&ring.keyspace().name, true, &ring.map(), &ring.nodes(), figures)
             }
         };
         let ours = reading.map.as_ref().map_or(0, |map| map.1);
@@ -135,18 +133,12 @@ fn of_cluster(
     keyspace: &str,
     is_ring: bool,
     map: &ClusterMap,
-    mut nodes: Vec<Node>,
-    look: impl Fn(u16) -> Result<Figures> + Sync,
+    nodes: &[Node],
+    figures: impl Fn(u16) -> Result<Figures> + Sync,
 ) -> NodesReading {
-    nodes.retain(|node| node.state != NodeState::Gone);
-    // Beside each other: one that does not answer takes the whole time for itself only.
-    let answers: Vec<_> = std::thread::scope(|scope| {
-        let looks: Vec<_> = nodes.iter().map(|node| scope.spawn(|| look(node.id))).collect();
-        looks.into_iter().map(|look| look.join().unwrap_or_else(|_| Err(Error::internal("a look panicked")))).collect()
-    });
-    let named = nodes.into_iter().zip(answers).map(|(node, answer)| NodeReading {
+    let named = look(nodes, |node| figures(node.id)).into_iter().map(|(node, answer)| NodeReading {
         node: node.id,
-        name: node.name,
+        name: node.name.clone(),
         answer: answer.map_err(|error| said(&error)),
     });
     NodesReading {

@@ -110,7 +110,7 @@ fn nodes(frame: &mut Frame<'_>, room: Rect, view: &NodesView) {
 fn is_in_trouble(node: &NodeView) -> bool {
     let is_lost = |shown: &Shown| matches!(&shown.kept, KeptView::Ring { ring } if ring.lost > 0);
     let hurt =
-        |shown: &Shown| shown.inhibit.is_some() || shown.debug_alarm || !shown.trouble.is_empty() || is_lost(shown);
+        |shown: &Shown| shown.inhibit.is_some() || shown.debug_alarm || !shown.troubles.is_empty() || is_lost(shown);
     node.shown.as_ref().is_none_or(hurt)
 }
 
@@ -192,7 +192,7 @@ fn row(node: &NodeView) -> Line<'static> {
     {
         remarks.push(format!("LOST {} fragments", units::count(ring.lost as f64)));
     }
-    remarks.extend(figure.trouble.iter().map(|trouble| format!("misses {}", shown(trouble))));
+    remarks.extend(figure.troubles.iter().map(|trouble| shown(trouble)));
     let style = if figure.inhibit.is_some() || figure.debug_alarm { ALARM } else { Style::new() };
     Line::styled(format!("{words}  {}", remarks.join("; ")), style)
 }

@@ -1,6 +1,7 @@
 //! The content of one screen of nodes, computed from a reading and the one before it.
 
 use super::reading::{Figures, Kept, NodeReading, NodesReading};
+use forebay_cluster::Status;
 use forebay_core::{Inhibit, LIVE_STATES, Ledger, Live, RingStats};
 use serde::Serialize;
 
@@ -86,7 +87,7 @@ pub(super) struct Shown {
     pub(super) inhibit: Option<Inhibit>,
     pub(super) debug_alarm: bool,
     /// Other nodes that it cannot reach, and why.
-    pub(super) trouble: Vec<String>,
+    pub(super) troubles: Vec<String>,
 }
 
 /// What happens in a second; nothing where there was no reading of this process before.
@@ -223,8 +224,6 @@ impl Shown {
                 (stats.fill, KeptView::Ring { ring }, None, false)
             }
         };
-        let peers = now.status.iter().flat_map(|status| &status.peers);
-        let trouble = peers.filter_map(|peer| Some(format!("{}: {}", peer.name, peer.trouble.as_ref()?)));
         let is_ring = matches!(kept, KeptView::Ring { .. });
         Shown {
             epoch: now.status.as_ref().map(|status| status.epoch),
@@ -242,7 +241,7 @@ impl Shown {
             },
             inhibit,
             debug_alarm,
-            trouble: trouble.collect(),
+            troubles: now.status.as_ref().map_or_else(Vec::new, Status::troubles),
         }
     }
 }
