@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::retry::Failure;
-use forebay_core::{Error, Keyspace, MachineTimer, RingKeyspace};
+use forebay_core::{Error, Keyspace, MachineTimer};
 use forebay_wire::{Hello, Member, Welcome};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct Tls {
 pub struct Expected {
     /// Cluster and number.
     pub member: Member,
-    /// The keyspace that all nodes have, as TOML; any where it is empty.
+    /// The keyspace of events that all nodes have, as TOML; any where it is empty.
     pub keyspace: Arc<str>,
 }
 
@@ -110,24 +110,19 @@ impl Options {
             let who = match welcome.member {
                 Some(other) if other.cluster == member.cluster => format!("node {}", other.node),
                 Some(other) => format!("node {} of another cluster", other.node),
-                None => "a server that is no node of a cluster".to_owned(),
+                None => "a server that is no node of a cluster, or one of an earlier version".to_owned(),
             };
             let wanted = member.node;
             return Err(Failure::Unsent(Error::unavailable(format!(
                 "at {address} is {who}, where the map has node {wanted}: start that one there, or give its address in a later map"
             ))));
         }
-        let is_same = |one: &str, other: &str| match RingKeyspace::is_named_by(one) {
-            true => RingKeyspace::from_toml(one)
-                .is_ok_and(|one| RingKeyspace::from_toml(other).is_ok_and(|other| one == other)),
-            false => {
-                Keyspace::from_toml(one).is_ok_and(|one| Keyspace::from_toml(other).is_ok_and(|other| one == other))
-            }
-        };
-        if !(keyspace.is_empty() || **keyspace == *welcome.keyspace || is_same(keyspace, &welcome.keyspace)) {
+        // A text that cannot be read here may be a later version's.
+        let (ours, theirs) = (Keyspace::from_toml(keyspace), Keyspace::from_toml(&welcome.keyspace));
+        if ours.is_ok_and(|ours| theirs.is_ok_and(|theirs| theirs != ours)) {
             return Err(Failure::Barred(Error::invalid(format!(
-                "node {} at {address} has a keyspace of the same name with other contents (`forebay keyspace` shows them): its store has to be \
-                 made again with that of the others",
+                "node {} at {address} has a keyspace of this name with other contents than the node that was asked first: find out which node \
+                 has the wrong one (`forebay keyspace`) before a store is made again",
                 member.node
             ))));
         }

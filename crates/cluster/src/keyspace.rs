@@ -498,9 +498,9 @@ impl Peer {
         let mut standing = self.standing.lock();
         // Once for each reason: it is tried again and again.
         let (node, name) = (self.node, &self.name);
-        if error.is_unanswered() && !standing.is_away {
+        if error.is_silence() && !standing.is_away {
             tracing::warn!(node, name, %error, "a node does not answer");
-        } else if !error.is_unanswered() && standing.trouble.as_deref() != Some(error.message()) {
+        } else if !error.is_silence() && standing.trouble.as_deref() != Some(error.message()) {
             tracing::error!(node, name, %error, "a node does not take what it is told");
         }
         standing.lacks(error.message());

@@ -180,7 +180,9 @@ impl Node {
     pub fn adopt_read(&self, map: Result<ClusterMap>) -> Result<()> {
         let adopted = map.and_then(|map| self.adopt(&Arc::new(map)));
         let in_force = self.any_keyspace().and_then(|keyspace| Some(keyspace.place().ok()?.0.epoch()));
-        let refused = adopted.as_ref().err().map(|error| error.message().to_owned());
+        // An earlier map is no fault: where one node has read a later one, the files of the others stay as they were.
+        let refused = adopted.as_ref().err().filter(|error| error.kind() != Kind::Fenced);
+        let refused = refused.map(|error| error.message().to_owned());
         *self.inner.map_refused.lock() = refused.zip(in_force);
         adopted
     }

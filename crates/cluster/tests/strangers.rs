@@ -57,7 +57,7 @@ fn nothing_is_put_into_a_store_that_is_not_the_nodes() {
     // Also a client that knew the node before it was away.
     for client in [client, ClusterClient::connect(&cluster.addresses(), soon()).unwrap()] {
         let refused = client.put(&key, b"bytes", &PutOptions::default()).unwrap_err();
-        let words = "is a server that is no node of a cluster, where the map has node 3";
+        let words = "is a server that is no node of a cluster, or one of an earlier version, where the map has node 3";
         assert!(refused.kind() == Kind::Unavailable && refused.message().contains(words), "{refused}");
         assert_eq!(client.ledger(1).unwrap_err().kind(), Kind::Unavailable);
     }
@@ -105,6 +105,9 @@ fn a_map_with_what_is_no_address_is_not_adopted() {
     // The next one, with what was mended, has the same epoch.
     node.adopt_read(ClusterMap::from_json(&text)).unwrap();
     assert_eq!((cluster.store(1).epoch(), status(&cluster, 1).map_refused), (epoch + 1, None));
+    // An earlier one is no fault.
+    assert_eq!(node.adopt_read(Ok((*cluster.map).clone())).unwrap_err().kind(), Kind::Fenced);
+    assert_eq!(status(&cluster, 1).map_refused, None);
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl Welcome {
         out.long(self.keyspace.as_bytes())?;
         out.long(self.version.as_bytes())?;
         if let Some(member) = self.member {
+            out.u8(1);
             out.u64((member.cluster >> 64) as u64);
             out.u64(member.cluster as u64);
             out.u32(member.node.into());
@@ -118,7 +119,7 @@ impl Welcome {
             lease_ms: read.u32()?,
             keyspace: read.text()?.to_owned(),
             version: read.text()?.to_owned(),
-            member: match read.is_empty() {
+            member: match read.is_empty() || read.u8()? != 1 {
                 true => None,
                 false => {
                     let cluster = u128::from(read.u64()?) << 64 | u128::from(read.u64()?);

@@ -4,9 +4,18 @@ use crate::cluster::read;
 use forebay_client::{Options, Tls};
 use forebay_cluster::{Node, NodeOptions};
 use forebay_core::map::ClusterMap;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Kind, Result};
 use forebay_server::{ClusterSettings, Served};
+use forebay_store::Store;
 use std::sync::Arc;
+
+/// Rings go by the map of the stores.
+pub(super) fn stores(served: &[Served]) -> impl Iterator<Item = Store> {
+    served.iter().filter_map(|served| match served {
+        Served::Events(store) => Some(store.clone()),
+        Served::Ring(_) => None,
+    })
+}
 
 /// Makes the served stores a node of the cluster; answers as well how it reaches the others.
 pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served]) -> Result<(Arc<Node>, NodeOptions)> {
@@ -25,12 +34,10 @@ pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served
             ..Options::default()
         },
     };
-    let stores = served.iter().filter_map(|served| match served {
-        Served::Events(store) => Some(store.clone()),
-        // They go by the map of the stores.
-        Served::Ring(_) => None,
-    });
-    let stores = stores.filter(|store| map.keyspace(&store.keyspace().name).is_some()).collect::<Vec<_>>();
+    let stores = stores(served);
+    let (stores, others): (Vec<Store>, Vec<Store>) =
+        stores.partition(|store| map.keyspace(&store.keyspace().name).is_some());
+    others.iter().try_for_each(needs_no_map)?;
     if stores.is_empty() {
         return Err(Error::invalid(format!(
             "{}: the map has none of the keyspaces of events that are served, and a ring alone makes no node",
@@ -41,8 +48,7 @@ pub(super) fn join(settings: &ClusterSettings, map: ClusterMap, served: &[Served
 }
 
 /// A store that went by a map is served as the node that it is, or not: alone it would do orders that the other nodes do not.
-pub(super) fn needs_no_map(served: &Served) -> Result<()> {
-    let Served::Events(store) = served else { return Ok(()) };
+pub(super) fn needs_no_map(store: &Store) -> Result<()> {
     let Some((map, node)) = store.adopted_map() else { return Ok(()) };
     Err(Error::invalid(format!(
         "the store of keyspace `{}` is node {node} of a cluster (epoch {} of its map): serve it with the file of that map, `--cluster FILE`",
@@ -55,6 +61,9 @@ pub(super) fn needs_no_map(served: &Served) -> Result<()> {
 pub(super) fn reload(settings: &ClusterSettings, node: &Node) {
     match node.adopt_read(read(&settings.map)) {
         Ok(()) => tracing::info!(map = %settings.map.display(), "the map was read again"),
+        Err(error) if error.kind() == Kind::Fenced => {
+            tracing::warn!(%error, "the map in the file is an earlier one than that of this node, which goes by its own");
+        }
         Err(error) => tracing::error!(%error, "the map stays as it was: what was read cannot be adopted"),
     }
 }

@@ -127,7 +127,7 @@ impl Serve {
         let served: Vec<Served> = started.iter().map(|started| started.served().clone()).collect();
         // All stores first: a server that listens must be able to serve each of its keyspaces.
         if map.is_none() {
-            served.iter().try_for_each(cluster::needs_no_map)?;
+            cluster::stores(&served).try_for_each(|store| cluster::needs_no_map(&store))?;
         }
         let node = settings.cluster.as_ref().zip(map);
         let node = node.map(|(cluster, map)| cluster::join(cluster, map, &served)).transpose()?;

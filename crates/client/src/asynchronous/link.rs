@@ -140,7 +140,7 @@ impl Link {
         let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
         let over = |why: String| Failure::Unsent(Error::unavailable(why));
         let credit = self.credit.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await;
-        let _credit = credit.map_err(|error| over(error.to_string()))?;
+        let _credit = credit.map_err(|_| over("the connection takes no more calls".to_owned()))?;
         let (sender, receiver) = oneshot::channel();
         {
             // Under one lock: a reader that ended in between would never tell this call.

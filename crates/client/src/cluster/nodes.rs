@@ -480,7 +480,8 @@ pub(crate) fn first_that_answers<A: AsRef<str>, T>(
     if addresses.is_empty() {
         return Err(Error::invalid("no address of a node of the cluster: give at least one"));
     }
-    let one = connect_to_one(addresses, options, Limit::new(options.end(Duration::ZERO)), make);
+    let any = Options { node: None, ..options.clone() };
+    let one = connect_to_one(addresses, &any, Limit::new(options.end(Duration::ZERO)), make);
     one.map_err(|error| match error.kind() {
         Kind::Unavailable => Error::unavailable(format!("no node of the cluster answers: {}", error.message())),
         _ => error,

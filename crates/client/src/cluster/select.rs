@@ -33,6 +33,7 @@ impl ClusterClient {
         let (call_end, end) = (self.begin_at(now, request.wait), now + request.wait);
         self.inner.nodes.catch_up(call_end);
         let (mut leases, together) = (Vec::<Lease>::new(), HeldTogether::default());
+        let mut batches = BTreeMap::<u16, HeldTogether>::new();
         let (mut failed, mut hops) = (BTreeMap::<u16, Error>::new(), 0);
         // Also where one of them is found to be away.
         let all_hops = HOPS.min(self.placed().nodes().count());
@@ -55,7 +56,9 @@ impl ClusterClient {
             // Nor does it keep what others gave.
             let limit = if leases.is_empty() { limit } else { limit.and(Limit::new(began + IN_HAND)) };
             let client = self.inner.nodes.node_within(node, limit).map_err(NoLease::Away);
-            match client.and_then(|client| client.get_any_of(&asked, &together.elsewhere())) {
+            match client.and_then(|client| {
+                client.get_any_of(&asked, batches.entry(node).or_insert_with(|| together.elsewhere()))
+            }) {
                 Ok(found) => {
                     failed.remove(&node);
                     leases.extend(found);
