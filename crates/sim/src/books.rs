@@ -163,7 +163,7 @@ impl Books {
         }
     }
 
-    /// A node has died: what it counted since it wrote its log anew is lost.
+    /// A node has died: what it counted since its last snapshot of the log is lost.
     pub(crate) fn died(&mut self) {
         self.died = Some(Instant::now());
         self.runs.values_mut().for_each(|book| book.counts.forget());
