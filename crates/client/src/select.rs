@@ -9,8 +9,8 @@ use crate::put::NO_WAIT;
 use crate::retry::Failure;
 use crate::retry::unknown;
 use forebay_core::{
-    Accept, Call, Error, GetAny, Held, HeldTogether, Keyspace, Kind, Primary, Result, ResultFragment, Source, Sources,
-    Token, crc32c,
+    Accept, Call, Error, GetAny, Held, HeldTogether, Keyspace, Kind, LeaseHolder, Primary, Result, ResultFragment,
+    Source, Sources, Token, crc32c,
 };
 use forebay_wire::{WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter};
 use std::time::Duration;
@@ -74,8 +74,10 @@ struct Blocked(Vec<Lease>);
 impl Drop for Blocked {
     fn drop(&mut self) {
         for lease in self.0.drain(..) {
-            // Their time-outs do the same, and count. A server that did not answer once is not waited for again.
-            if lease.requeue().is_err_and(|error| error.kind() != Kind::Fenced) {
+            // Their time-outs do the same, and count. A server that did not answer once is not waited for again. Past the batch: that
+            // one of these has ended already is no fault of those who get the others.
+            if lease.holder.by().requeue(&lease.primary, &lease.token).is_err_and(|error| error.kind() != Kind::Fenced)
+            {
                 return;
             }
         }

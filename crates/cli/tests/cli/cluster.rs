@@ -209,6 +209,10 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     let refused = nodes.temp.run(&["run", "n3", "open", "200"]);
     assert_code(&refused, 2);
     assert!(stderr(&refused).contains("node of a cluster"), "{}", stderr(&refused));
+    // Nor does a server that does not know that it is one.
+    let refused = nodes.temp.run(&["serve", "n3", "--native", "tcp://127.0.0.1:0"]);
+    assert_code(&refused, 2);
+    assert!(stderr(&refused).contains("is node 3 of a cluster"), "{}", stderr(&refused));
 }
 
 #[test]
@@ -378,6 +382,13 @@ fn maps_that_cannot_be_are_refused_with_words() {
     let again = temp.run(&new);
     assert_code(&again, 2);
     assert!(stderr(&again).contains("m.json: this file is there already") && !stderr(&again).contains("os error"));
+    let mut wrong: Value = serde_json::from_slice(&std::fs::read(temp.root.join("m.json")).unwrap()).unwrap();
+    wrong.as_object_mut().unwrap().remove("hash");
+    wrong["nodes"][0]["at"] = json!(["tcp//h"]);
+    std::fs::write(temp.root.join("wrong.json"), wrong.to_string()).unwrap();
+    let wrong = temp.run(&["cluster", "check", "wrong.json"]);
+    assert_code(&wrong, 1);
+    assert!(stdout(&wrong).contains("node 1 (`a`): address `tcp//h`"), "{}", stdout(&wrong));
     let no_map = temp.run(&["serve", "n1", "--cluster", "missing.json"]);
     assert_code(&no_map, 2);
     assert!(stderr(&no_map).contains("the map cannot be read"), "{}", stderr(&no_map));
