@@ -173,9 +173,9 @@ impl Books {
     pub(crate) fn answered(&mut self, put: Put<'_>, end: PutEnd) -> Checked {
         let Put { key: (run, event, source), bytes, .. } = put;
         let Some(book) = self.runs.get_mut(&run) else { return Ok(()) };
-        book.counts.answered(&put, end, self.died.is_none_or(|died| put.began > died));
         let is_closed = book.closed.is_some();
         let puts = book.events.entry(event).or_default().puts.entry(source).or_default();
+        book.counts.answered(&put, end, puts.stored.is_none(), self.died.is_none_or(|died| put.began > died));
         let at = puts.perhaps.iter().position(|offered| offered == bytes);
         match end {
             PutEnd::Unknown => {}

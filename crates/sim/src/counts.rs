@@ -62,11 +62,12 @@ impl Counts {
         (self.begun, self.open) = (self.begun + 1, self.open + 1);
     }
 
-    /// It ended like this; `is_kept`: no node has died since it began.
-    pub(crate) fn answered(&mut self, put: &Put<'_>, end: PutEnd, is_kept: bool) {
-        // Of a put to a holder its home alone says that it is stored, and the holder alone that it is in conflict with what it has.
+    /// It ended like this; `is_new`: nobody was told before that its fragment is stored; `is_kept`: no node has died since it began.
+    pub(crate) fn answered(&mut self, put: &Put<'_>, end: PutEnd, is_new: bool, is_kept: bool) {
+        // Of a put to a holder its home alone says that it is stored, and the holder alone that it is in conflict with what it has. A
+        // duplicate after a try that was lost is answered as stored, also where the wire has seen nothing of that try.
         let (term, is_settled, is_sure) = match end {
-            PutEnd::Stored => (None, true, false),
+            PutEnd::Stored => (None, is_new, false),
             PutEnd::Duplicate => (Some(Term::Duplicate), true, true),
             PutEnd::Conflict => (Some(Term::Conflict), !put.is_apart, true),
             PutEnd::Late => (Some(Term::Late), !put.is_apart, !put.is_apart),
