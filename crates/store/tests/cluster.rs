@@ -313,6 +313,29 @@ fn led_by(own: Hex128, epoch: u32, joined: u32, home: u16) -> Arc<ClusterMap> {
     map(epoch, own, 2, &[(0, joined, epoch, [members, members])])
 }
 
+/// A map is in force in all cells at once: who has seen it in one sees no earlier one in the next.
+#[test]
+fn no_cell_has_an_earlier_map_than_another() {
+    let store = Store::create_on(SimMedium::new(REGION_BYTES), &keyspace(COUNT), config(None)).unwrap();
+    let own = store.holding().0;
+    let adopt = |epoch| store.adopt_map(&led_by(own, epoch, 1, 2)).unwrap();
+    assert_eq!(adopt(1), Succession::Later);
+    let elsewhere: Vec<_> = (0..64).map(|event| store.schema().primary(&[1, event * 64]).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let adopts = scope.spawn(|| (2..400).for_each(|epoch| assert_eq!(adopt(epoch), Succession::Later)));
+        let mut last = 1;
+        while !adopts.is_finished() {
+            for primary in &elsewhere {
+                let text = refused(store.lease(primary, None), Kind::Fenced);
+                let (_, epoch) = text.trim_end_matches(')').rsplit_once("epoch ").unwrap();
+                let epoch = epoch.parse().unwrap();
+                assert!(epoch >= last, "epoch {last} in one cell, and then {epoch} in another");
+                last = epoch;
+            }
+        }
+    });
+}
+
 /// Figures by source go with the account: those of the events that this node is the home of.
 #[test]
 fn figures_by_source_leave_with_events_and_come_back() {
