@@ -6,7 +6,7 @@ use crate::output::{Answer, Output};
 use crate::{mask, part, signal, summary, units};
 use clap::{Args, Subcommand};
 use forebay_core::{
-    Completeness, Either, Error, EventStore, FollowRun, KeySchema, Kind, LiveState, OperatedStore, PrescaleFactor,
+    Completeness, Either, Error, EventStore, FollowRun, Inhibit, KeySchema, Kind, LiveState, OperatedStore, PrescaleFactor,
     Result, RunConfig,
 };
 use forebay_store::{RunState, RunStatus};
@@ -379,7 +379,7 @@ fn summary(status: &RunStatus) -> String {
         status
             .inhibit
             .as_ref()
-            .map_or_else(String::new, |inhibit| format!(" · INHIBIT by {}: {}", inhibit.owner, inhibit.cause)),
+            .map_or_else(String::new, |Inhibit { owner, scope, cause, .. }| format!(" · INHIBIT by {owner}, {scope}: {cause}")),
         account.imbalance().map_or_else(String::new, |what| format!(" · NOT BALANCED: {what}"))
     )
 }

@@ -54,11 +54,16 @@ impl Keyspace {
         while behind.join_next().await.is_some() {}
         self.have_held_told(run).await;
         // By the map nothing of the run is left on the others: where they do not answer they are told later.
-        let (map, _) = self.place()?;
+        let (map, own) = self.place()?;
         let placement = self.placement(&map)?;
+        let stays = |node: u16, error: &Error| {
+            let name = map.node(node).map(|node| node.name.as_str()).unwrap_or_default();
+            format!("run {run} stays as it is: node {node} (`{name}`): {}", error.message())
+        };
         let counts =
             |(peer, _): &(Arc<Peer>, Result<()>)| placement.has_part(run, peer.node) || peer.silent().is_none();
-        self.here_as(signed, &Control::BeginClose { run }).await?;
+        let here = self.here_as(signed, &Control::BeginClose { run }).await;
+        here.map_err(|error| Error::new(error.kind(), stays(own, &error)).with_source(error))?;
         let begun = match is_planted("close-alone") {
             true => Vec::new(),
             false => self.tell_all(signed, &Control::BeginClose { run }).await,
@@ -70,8 +75,7 @@ impl Keyspace {
             .filter(counts)
             .find_map(|(peer, told)| Some((peer, told.err().filter(|error| !closed(error))?)));
         if let Some((peer, error)) = refused {
-            let what = format!("run {run} stays as it is: node {} (`{}`): {}", peer.node, peer.name, error.message());
-            let error = Error::new(Kind::Unavailable, what).with_source(error);
+            let error = Error::new(Kind::Unavailable, stays(peer.node, &error)).with_source(error);
             let abandon = Control::AbandonClose { run };
             self.here_as(signed, &abandon).await?;
             self.tell_all(signed, &abandon).await;

@@ -237,6 +237,9 @@ fn a_run_with_something_left_on_one_node_is_closed_on_none() {
         let event = client.keyspace().schema.values(cluster.events_at(id, run, 2)[1].as_bytes())[1];
         assert_eq!(put(&client, run, event, 0).unwrap(), PutOutcome::Stored);
     }
+    // The home asks itself first.
+    let refused = client.run_close(run).unwrap_err();
+    assert!(refused.message().contains(&format!("stays as it is: node {home} (`n{home}`): ")), "{refused}");
     all_are(&cluster, run, RunState::Open);
 }
 

@@ -433,7 +433,7 @@ fn stats_say_who_holds_the_trigger() {
     let parts: u64 = json["dead_time"].as_object().unwrap().values().map(|part| part.as_u64().unwrap()).sum();
     assert_eq!((json["dead_time"].as_object().unwrap().len(), json["inhibited_ns"].as_u64()), (5, Some(parts)));
     let run = stdout(&temp.run(&["run", "STORE", "watch", "1", "--for", "200ms"]));
-    assert!(run.contains(" · INHIBIT by readout: hot fill "), "{run}");
+    assert!(run.contains(" · INHIBIT by readout, hot level: hot fill "), "{run}");
 }
 
 #[test]

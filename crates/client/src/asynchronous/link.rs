@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 /// Credit is counted in units of this many bytes.
 const UNIT_BYTES: u64 = 64;
@@ -122,8 +123,14 @@ impl Link {
         self.credit.close();
     }
 
-    /// Sends a request and waits for its answer.
-    pub(super) async fn ask(&self, call: Call, meta: &[u8], payload: &[&[u8]]) -> std::result::Result<Parts, Failure> {
+    /// Sends a request, if the server takes it before `end`, and waits for its answer.
+    pub(super) async fn ask(
+        &self,
+        end: Instant,
+        call: Call,
+        meta: &[u8],
+        payload: &[&[u8]],
+    ) -> std::result::Result<Parts, Failure> {
         let request = self.next.fetch_add(1, Ordering::Relaxed);
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         let too_long = || {
@@ -139,8 +146,11 @@ impl Link {
         // Rounding must not ask for more than there is.
         let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
         let over = |why: String| Failure::Unsent(Error::unavailable(why));
-        let credit = self.credit.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await;
-        let _credit = credit.map_err(|_| over("the connection takes no more calls".to_owned()))?;
+        let credit = self.credit.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
+        let _credit = match timeout_at(end, credit).await {
+            Ok(credit) => credit.map_err(|_| over("the connection takes no more calls".to_owned()))?,
+            Err(_) => return Err(over("earlier calls of the connection were not answered in time".to_owned())),
+        };
         let (sender, receiver) = oneshot::channel();
         {
             // Under one lock: a reader that ended in between would never tell this call.

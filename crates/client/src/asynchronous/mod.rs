@@ -285,7 +285,7 @@ impl AsyncClient {
         payload: &[&[u8]],
     ) -> std::result::Result<Parts, Failure> {
         let link = timeout_at(end, self.link()).await.unwrap_or_else(|_| Err(Failure::Unsent(self.late())))?;
-        match timeout_at(end, link.ask(call, meta, payload)).await {
+        match timeout_at(end, link.ask(end, call, meta, payload)).await {
             Ok(answer) => answer,
             Err(_) => {
                 // Nobody reads its answer any more, and it would hold credit until it came: later calls get a new

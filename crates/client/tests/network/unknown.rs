@@ -159,6 +159,38 @@ fn of_many_puts_each_says_whether_its_first_try_is_unknown() {
     }
 }
 
+/// The second call waits for credit, which the answer to the first one would bring: nothing of it is sent.
+#[test]
+fn what_waits_for_credit_to_its_end_is_not_unknown() {
+    let dir = Dir::new();
+    let store = store(dir.path());
+    let limits = Limits { window_bytes: 64 << 10, ..Limits::default() };
+    let native = vec![Endpoint::Unix(dir.socket())];
+    let config = ServerConfig { native, threads: 1, limits, ..ServerConfig::default() };
+    let _server = Server::start(vec![store.clone()], config).unwrap();
+    let proxy = Proxy::start(Some(dir.path().join("front")), &dir.address(), 1, NONE);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let client = runtime.block_on(AsyncClient::connect(proxy.address(), options(Duration::from_millis(500)))).unwrap();
+    runtime.block_on(client.get(&key(1, 0))).unwrap();
+    proxy.mute(true);
+    let (value, keys, put) = (vec![7; 40_000], [key(2, 0), key(3, 0)], PutOptions::default());
+    let is_there = async {
+        while store.get(&keys[0]).unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // The first one is given up, and holds its credit.
+    runtime.block_on(async {
+        tokio::select! {
+            answer = client.put(&keys[0], &value, &put) => panic!("answered: {answer:?}"),
+            () = is_there => {}
+        }
+    });
+    let second = runtime.block_on(client.put(&keys[1], &value, &put));
+    assert_eq!(second.unwrap_err().kind(), Kind::Unavailable);
+    assert!(store.get(&keys[1]).unwrap().is_none(), "it was sent");
+}
+
 /// The second fragment waits for the answer to the first one: nothing of it is sent before the connection is cut.
 #[test]
 fn what_a_lost_connection_never_carried_is_not_unknown() {
