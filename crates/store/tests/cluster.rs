@@ -10,13 +10,14 @@ use common::ops::Op;
 use common::{TempDir, key, put, refused, small_config};
 use forebay_store::core::map::{ClusterMap, Hex128, Succession};
 use forebay_store::core::{
-    Bounds, Key, Keyspace, Kind, Ledger, LedgerBy, LiveState, ManualClock, OpenEvent, Primary, RunConfig, Tally, Token,
+    Bounds, Key, Keyspace, Kind, Ledger, LedgerBy, LiveState, ManualClock, OpenEvent, Primary, Report, RunConfig, Tally, Token,
 };
-use forebay_store::{Config, EventInfo, GetAny, PutOptions, PutOutcome, Sources, Store};
+use forebay_store::{Config, Departed, EventInfo, GetAny, PutOptions, PutOutcome, RunState, Sources, Store};
 use forebay_testkit::media::SimMedium;
 use proptest::prelude::*;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 const CLUSTER: u128 = 0xC1;
 /// A store that does not exist.
@@ -211,7 +212,7 @@ fn config(map: Option<Arc<ClusterMap>>) -> Config {
         hot_bytes: REGION_BYTES,
         segment_bytes: Some(16 << 10),
         write_heads: 1,
-        put_deadline: std::time::Duration::ZERO,
+        put_deadline: Duration::ZERO,
         maintenance: false,
         clock: Arc::new(ManualClock::default()),
         map,
@@ -336,6 +337,38 @@ fn no_cell_has_an_earlier_map_than_another() {
     });
 }
 
+/// A close drops copies in conflict, on a node that only keeps bytes as well: after a cut none comes back.
+#[test]
+fn copies_in_conflict_end_with_their_run() {
+    let live = |medium: &Arc<SimMedium>| {
+        let store = Store::create_on(medium.clone(), &keyspace(COUNT), config(None)).unwrap();
+        let map = led_by(store.holding().0, 1, 1, 2);
+        store.adopt_map(&map).unwrap();
+        open(&store, 1);
+        stored(&store, &key(1, 0, 0));
+        refused(put(&store, &key(1, 0, 0), b"other bytes"), Kind::Conflict);
+        assert_eq!(store.conflicts().len(), 1);
+        // Its home is told, and has decided about the event.
+        for part in store.untold(2, Report::Prompt, Duration::ZERO, 9).unwrap() {
+            store.told(&part, &[]).unwrap();
+        }
+        store.depart(2, &[Departed::Event(store.schema().primary(&[1, 0]).unwrap())]).unwrap();
+        let before = medium.steps();
+        store.run_close(1).unwrap();
+        (map, before, medium.steps())
+    };
+    let (_, first, last) = live(&SimMedium::new(REGION_BYTES));
+    for (step, seed) in (first..=last).flat_map(|step| (0..8).map(move |seed| (step, seed))) {
+        let medium = SimMedium::new(REGION_BYTES);
+        medium.arm(step, seed);
+        let (map, ..) = live(&medium);
+        let Some(image) = medium.crash_image() else { continue };
+        let store = Store::open_on(SimMedium::from_image(image), &keyspace(COUNT), config(Some(map))).unwrap();
+        let is_closed = store.runs()[0].state == RunState::Closed;
+        assert_eq!(store.conflicts().is_empty(), is_closed, "step {step} of {first} to {last}");
+    }
+}
+
 /// Figures by source go with the account: those of the events that this node is the home of.
 #[test]
 fn figures_by_source_leave_with_events_and_come_back() {
@@ -412,7 +445,7 @@ fn a_member_keeps_fragments_that_its_home_counts() {
     );
 }
 
-const COMPLETE: std::time::Duration = std::time::Duration::from_secs(3600);
+const COMPLETE: Duration = Duration::from_secs(3600);
 
 /// The keyspace of a test names itself in its maps.
 #[test]
@@ -448,7 +481,7 @@ fn a_put_waits_for_the_home_of_its_run() {
     store.set_run_home(home.clone());
     let at = |run| source(&store, &events_of(&store, &map, 1, run, 1)[0], 0);
     assert!(store.try_put(&at(7), b"bytes", &PutOptions::default(), None).unwrap().is_none(), "it would wait");
-    let patient = PutOptions { deadline: Some(std::time::Duration::from_secs(20)), ..PutOptions::default() };
+    let patient = PutOptions { deadline: Some(Duration::from_secs(20)), ..PutOptions::default() };
     std::thread::scope(|scope| {
         let putting = scope.spawn(|| store.put(&at(7), b"bytes", &patient));
         while home.wanted.lock().unwrap().len() < 2 {
@@ -459,7 +492,7 @@ fn a_put_waits_for_the_home_of_its_run() {
     });
     assert!(home.wanted.lock().unwrap().iter().all(|&run| run == 7));
     assert!(refused(put(&store, &at(13), b"bytes"), Kind::Closed).contains("run 13 is closed"));
-    let soon = PutOptions { deadline: Some(std::time::Duration::from_millis(20)), ..PutOptions::default() };
+    let soon = PutOptions { deadline: Some(Duration::from_millis(20)), ..PutOptions::default() };
     let message = refused(store.put(&at(9), b"bytes", &soon), Kind::Unavailable);
     assert!(message.contains("run 9 was not opened in time by its home"), "{message}");
 }
@@ -468,7 +501,7 @@ fn a_put_waits_for_the_home_of_its_run() {
 fn a_close_in_two_halves_lets_nothing_in_between() {
     let dir = TempDir::new();
     let store = Store::create(&dir.store(), &keyspace(1), small_config()).unwrap();
-    let soon = PutOptions { deadline: Some(std::time::Duration::from_millis(20)), ..PutOptions::default() };
+    let soon = PutOptions { deadline: Some(Duration::from_millis(20)), ..PutOptions::default() };
     stored(&store, &key(1, 1, 0));
     let message = refused(store.begin_close(1), Kind::Unavailable);
     assert!(message.contains("events that are ready: 1"), "{message}");

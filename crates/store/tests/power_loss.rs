@@ -10,6 +10,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
+#[path = "power_loss/copies.rs"]
+mod copies;
 #[path = "power_loss/directed.rs"]
 mod directed;
 #[path = "power_loss/file.rs"]

@@ -32,6 +32,8 @@ pub(super) struct Records<'a> {
     rotten: FixedSet<Location>,
     /// Those of sealed segments: lost, unless another copy is found.
     doomed: Vec<(Location, Entry)>,
+    /// Copies in conflict, by their checksums.
+    copies: FixedSet<(Key, u32)>,
     /// Versions that an update replaced without coming to its record.
     pub(super) replaced: Vec<Version>,
     /// Versions of fragments in containers, where they are not the first.
@@ -65,7 +67,7 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: FixedSet<Location>,
     ) -> Records<'a> {
-        let (last, doomed, replaced, doubted, mixed, alone, hot_lost, incomplete) = Default::default();
+        let (last, doomed, copies, replaced, doubted, mixed, alone, hot_lost, incomplete) = Default::default();
         let now_ns = engine.now_ns();
         Records {
             engine,
@@ -74,6 +76,7 @@ impl<'a> Records<'a> {
             last,
             rotten,
             doomed,
+            copies,
             replaced,
             versions: SeededMap::with_hasher(SeededHasher::new(engine.config.random.next())),
             doubted,
@@ -229,6 +232,11 @@ impl<'a> Records<'a> {
             return Ok(Fate::Dead);
         }
         if entry.flags == EntryFlags::CONFLICT {
+            // A run's end drops them, on a node that is not the home as well. Of what was being moved there are two.
+            let is_over = shard.events.runs[run as usize].state == RunState::Closed;
+            if is_over || !self.copies.insert((entry.key, entry.payload_crc)) {
+                return Ok(Fate::Dead);
+            }
             // It belongs to a key, not to the event: it must not make one of an event that has nothing else.
             shard.places.kept.push(Kept {
                 key: entry.key,
