@@ -6,8 +6,8 @@ use crate::output::{Answer, Output};
 use crate::{mask, part, signal, summary, units};
 use clap::{Args, Subcommand};
 use forebay_core::{
-    Completeness, Either, Error, EventStore, FollowRun, Inhibit, KeySchema, Kind, LiveState, OperatedStore, PrescaleFactor,
-    Result, RunConfig,
+    Completeness, Either, Error, EventStore, FollowRun, Inhibit, KeySchema, Kind, LiveState, OperatedStore,
+    PrescaleFactor, Result, RunConfig,
 };
 use forebay_store::{RunState, RunStatus};
 use std::path::{Path, PathBuf};
@@ -376,10 +376,9 @@ fn summary(status: &RunStatus) -> String {
         live(LiveState::Accepted),
         account.rejected.events,
         if status.masked.is_empty() { String::new() } else { format!(" · masked {}", status.masked.join(", ")) },
-        status
-            .inhibit
-            .as_ref()
-            .map_or_else(String::new, |Inhibit { owner, scope, cause, .. }| format!(" · INHIBIT by {owner}, {scope}: {cause}")),
+        status.inhibit.as_ref().map_or_else(String::new, |Inhibit { owner, scope, cause, .. }| format!(
+            " · INHIBIT by {owner}, {scope}: {cause}"
+        )),
         account.imbalance().map_or_else(String::new, |what| format!(" · NOT BALANCED: {what}"))
     )
 }

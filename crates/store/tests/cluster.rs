@@ -10,7 +10,8 @@ use common::ops::Op;
 use common::{TempDir, key, put, refused, small_config};
 use forebay_store::core::map::{ClusterMap, Hex128, Succession};
 use forebay_store::core::{
-    Bounds, Key, Keyspace, Kind, Ledger, LedgerBy, LiveState, ManualClock, OpenEvent, Primary, Report, RunConfig, Tally, Token,
+    Bounds, Key, Keyspace, Kind, Ledger, LedgerBy, LiveState, ManualClock, OpenEvent, Primary, Report, RunConfig,
+    Tally, Token,
 };
 use forebay_store::{Config, Departed, EventInfo, GetAny, PutOptions, PutOutcome, RunState, Sources, Store};
 use forebay_testkit::media::SimMedium;
