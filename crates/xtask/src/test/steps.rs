@@ -103,7 +103,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "simulate",
-        what: "one server, three nodes, and those with a look-up table, under simulated faults: 44 hours of them",
+        what: "one server, three nodes, and those with a look-up table, under simulated faults: 22 hours of them",
         from: Usual,
         run: simulate,
         ..BUILT
@@ -267,7 +267,7 @@ fn chaos(context: &Context, log: &Log<'_>) -> Result<Outcome> {
 
 fn simulate(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let simulations: [&[&str]; 3] =
-        [&["--hours", "24"], &["--hours", "10", "--nodes", "3"], &["--hours", "10", "--nodes", "3", "--table"]];
+        [&["--hours", "12"], &["--hours", "5", "--nodes", "3"], &["--hours", "5", "--nodes", "3", "--table"]];
     let mut outcome = Outcome::default();
     for options in simulations {
         let success = child::stream(built::program(context, "forebay-sim")?.args(options), log)?.success;
