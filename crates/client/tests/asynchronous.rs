@@ -1,14 +1,20 @@
 //! The client for async programs: many calls at once over one connection, and what happens when that goes away.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Sources};
+use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Result, Sources};
 use engine::{Config, Store};
-use forebay_client::{AsyncClient, Options, Verdict};
+use forebay_client::{AsyncClient, Connector, Options, Reader, Verdict, Writer};
 use forebay_server::{Endpoint, Server, ServerConfig};
 use forebay_wire::WireJudgement;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::AsyncWrite;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 
 /// A store with a server on a Unix socket.
 struct Scene {
@@ -150,5 +156,77 @@ fn a_call_that_is_given_up_harms_no_other() {
             let found = client.get(&small).await.unwrap().unwrap();
             assert_eq!(&found[..], b"small");
         }
+    });
+}
+
+/// Makes connections whose writers take so many bytes, and then nothing.
+struct Stalling {
+    socket: PathBuf,
+    left: Arc<AtomicUsize>,
+}
+
+impl Connector for Stalling {
+    fn name(&self) -> String {
+        "a server behind sockets that stall".to_owned()
+    }
+
+    fn connect(&self) -> Pin<Box<dyn Future<Output = Result<(Reader, Writer)>> + Send + '_>> {
+        Box::pin(async {
+            let (reader, writer) = UnixStream::connect(&self.socket).await.unwrap().into_split();
+            let writer = Box::pin(Stalled { writer, left: self.left.clone() });
+            Ok((Box::pin(reader) as Reader, writer as Writer))
+        })
+    }
+
+    fn draw(&self) -> f64 {
+        0.5
+    }
+}
+
+struct Stalled {
+    writer: OwnedWriteHalf,
+    left: Arc<AtomicUsize>,
+}
+
+impl AsyncWrite for Stalled {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        let most = bytes.len().min(self.left.load(Ordering::Relaxed));
+        if most == 0 {
+            return Poll::Pending;
+        }
+        let written = Pin::new(&mut self.writer).poll_write(context, &bytes[..most]);
+        if let Poll::Ready(Ok(written)) = written {
+            self.left.fetch_sub(written, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.writer).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.writer).poll_shutdown(context)
+    }
+}
+
+/// Behind half a frame nothing is sent: only the call that began it is unknown.
+#[test]
+fn what_waits_behind_a_frame_that_stalls_is_not_unknown() {
+    let scene = Scene::new(1);
+    runtime().block_on(async {
+        let left = Arc::new(AtomicUsize::new(1 << 20));
+        let connector = Stalling { socket: scene.dir.join("socket"), left: left.clone() };
+        let options = Options { deadline: Duration::from_millis(500), ..Options::default() };
+        let client = AsyncClient::over(Arc::new(connector), scene.store.keyspace().clone(), options);
+        let (long, short, put) = (scene.key(1, 0), scene.key(2, 0), PutOptions::default());
+        assert!(client.get(&long).await.unwrap().is_none());
+        left.store(20_000, Ordering::Relaxed);
+        let (first, second) = tokio::join!(client.put(&long, &[7; 40_000], &put), client.put(&short, b"short", &put));
+        assert_eq!(first.unwrap_err().kind(), Kind::OutcomeUnknown);
+        assert_eq!(second.unwrap_err().kind(), Kind::Unavailable);
+        left.store(1 << 20, Ordering::Relaxed);
+        assert_eq!(client.put(&short, b"short", &put).await.unwrap(), PutOutcome::Stored);
+        assert_eq!(client.put(&long, &[7; 40_000], &put).await.unwrap(), PutOutcome::Stored, "half of it was taken");
     });
 }

@@ -18,6 +18,7 @@ use forebay_testkit::media::SimMedium;
 use proptest::prelude::*;
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const CLUSTER: u128 = 0xC1;
@@ -323,18 +324,23 @@ fn no_cell_has_an_earlier_map_than_another() {
     let adopt = |epoch| store.adopt_map(&led_by(own, epoch, 1, 2)).unwrap();
     assert_eq!(adopt(1), Succession::Later);
     let elsewhere: Vec<_> = (0..64).map(|event| store.schema().primary(&[1, event * 64]).unwrap()).collect();
+    let is_seen = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let adopts = scope.spawn(|| (2..400).for_each(|epoch| assert_eq!(adopt(epoch), Succession::Later)));
-        let mut last = 1;
-        while !adopts.is_finished() {
+        let goes_on = |_: &u32| !is_seen.load(Ordering::Relaxed);
+        let adopts = scope.spawn(move || (2..20_000).take_while(goes_on).for_each(|epoch| _ = adopt(epoch)));
+        let (mut last, mut changes) = (1, 0);
+        while changes < 200 && !adopts.is_finished() {
             for primary in &elsewhere {
                 let text = refused(store.lease(primary, None), Kind::Fenced);
                 let (_, epoch) = text.trim_end_matches(')').rsplit_once("epoch ").unwrap();
                 let epoch = epoch.parse().unwrap();
                 assert!(epoch >= last, "epoch {last} in one cell, and then {epoch} in another");
+                changes += u32::from(epoch > last);
                 last = epoch;
             }
         }
+        is_seen.store(true, Ordering::Relaxed);
+        assert!(changes >= 200, "{changes} maps were seen");
     });
 }
 

@@ -266,6 +266,8 @@ fn top_shows_all_nodes_and_names_the_one_that_inhibits_and_the_one_that_is_kille
     );
     let text = stdout(&nodes.run(&["top", "CLUSTER", "--once", "--interval", "200ms"]));
     assert!(text.contains("INHIBIT by node n3: ") && text.contains("owner: selection; ends when"), "{text}");
+    let runs = stdout(&nodes.run(&["run", "CLUSTER", "list"]));
+    assert!(runs.contains(" · INHIBIT by selection, hot level of node `n3`: "), "{runs}");
 
     let looked = nodes.run(&["take", "CLUSTER"]);
     assert_code(&looked, 0);

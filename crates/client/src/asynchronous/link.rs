@@ -146,26 +146,28 @@ impl Link {
         // Rounding must not ask for more than there is.
         let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
         let over = |why: String| Failure::Unsent(Error::unavailable(why));
-        let credit = self.credit.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
-        let _credit = match timeout_at(end, credit).await {
-            Ok(credit) => credit.map_err(|_| over("the connection takes no more calls".to_owned()))?,
-            Err(_) => return Err(over("earlier calls of the connection were not answered in time".to_owned())),
+        // Nothing of this call is sent. Nobody may be left who waits for what holds it up: later calls get a new connection.
+        let late = |_| {
+            self.retire();
+            over("earlier calls of the connection were not sent, or not answered, in time".to_owned())
         };
+        let credit = self.credit.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
+        let credit = timeout_at(end, credit).await.map_err(late)?;
+        let _credit = credit.map_err(|_| over("the connection takes no more calls".to_owned()))?;
         let (sender, receiver) = oneshot::channel();
         {
-            // Under one lock: a reader that ended in between would never tell this call.
-            let mut waiting = self.waiting.lock();
-            if let Some(why) = &waiting.over {
-                return Err(over(why.clone()));
+            let mut writer = timeout_at(end, self.writer.lock()).await.map_err(late)?;
+            {
+                // Under one lock: a reader that ended in between would never tell this call. Under the writer's as well: behind a
+                // frame that was cut off there is nothing more to send.
+                let mut waiting = self.waiting.lock();
+                if let Some(why) = &waiting.over {
+                    return Err(over(why.clone()));
+                }
+                debug_assert!(!waiting.calls.contains_key(&request), "each request has its own number");
+                let parts = Parts { meta: Vec::new(), payload: Vec::new() };
+                waiting.calls.insert(request, Asked { sender, parts, _credit });
             }
-            debug_assert!(!waiting.calls.contains_key(&request), "each request has its own number");
-            let parts = Parts { meta: Vec::new(), payload: Vec::new() };
-            waiting.calls.insert(request, Asked { sender, parts, _credit });
-        }
-        // A caller that stops waiting drops this future: of what was not sent no answer comes.
-        let unsent = Unsent { waiting: &self.waiting, request };
-        {
-            let mut writer = self.writer.lock().await;
             // Dropped in the middle of a frame it ends the connection; forgotten once the frame has gone out whole.
             let whole = Whole { waiting: &self.waiting };
             // Taken under the writer's lock: credit must go out in the frame that took it, and only once.
@@ -173,7 +175,6 @@ impl Link {
             send(&mut writer, &head, meta, payload).await.map_err(|error| Failure::Lost(broken(error)))?;
             std::mem::forget(whole);
         }
-        std::mem::forget(unsent);
         match receiver.await {
             Ok(Ok(parts)) => Ok(parts),
             Ok(Err(error)) => Err(Failure::Refused(error)),
@@ -249,18 +250,6 @@ async fn send(writer: &mut Writer, head: &FrameHead, meta: &[u8], payload: &[&[u
     writer.write_all(&piece).await?;
     // TLS keeps what the socket did not take at once.
     writer.flush().await
-}
-
-/// A request that has not been sent.
-struct Unsent<'a> {
-    waiting: &'a Mutex<Waiting>,
-    request: u64,
-}
-
-impl Drop for Unsent<'_> {
-    fn drop(&mut self) {
-        self.waiting.lock().calls.remove(&self.request);
-    }
 }
 
 /// A frame that is being sent: a call that is given up in the middle of it leaves nothing that the server could read.

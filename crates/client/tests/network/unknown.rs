@@ -159,16 +159,22 @@ fn of_many_puts_each_says_whether_its_first_try_is_unknown() {
     }
 }
 
-/// The second call waits for credit, which the answer to the first one would bring: nothing of it is sent.
+/// A server that takes 64 KiB at once, behind a proxy.
+fn narrow(dir: &Dir, store: &Store) -> (Server, Proxy) {
+    let limits = Limits { window_bytes: 64 << 10, ..Limits::default() };
+    let native = vec![Endpoint::Unix(dir.socket())];
+    let config = ServerConfig { native, threads: 1, limits, ..ServerConfig::default() };
+    let server = Server::start(vec![store.clone()], config).unwrap();
+    (server, Proxy::start(Some(dir.path().join("front")), &dir.address(), 1, NONE))
+}
+
+/// The second call waits for credit, which the answer to the first one would bring: nothing of it is sent, and the next one
+/// gets another connection.
 #[test]
 fn what_waits_for_credit_to_its_end_is_not_unknown() {
     let dir = Dir::new();
     let store = store(dir.path());
-    let limits = Limits { window_bytes: 64 << 10, ..Limits::default() };
-    let native = vec![Endpoint::Unix(dir.socket())];
-    let config = ServerConfig { native, threads: 1, limits, ..ServerConfig::default() };
-    let _server = Server::start(vec![store.clone()], config).unwrap();
-    let proxy = Proxy::start(Some(dir.path().join("front")), &dir.address(), 1, NONE);
+    let (_server, proxy) = narrow(&dir, &store);
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(AsyncClient::connect(proxy.address(), options(Duration::from_millis(500)))).unwrap();
     runtime.block_on(client.get(&key(1, 0))).unwrap();
@@ -189,6 +195,8 @@ fn what_waits_for_credit_to_its_end_is_not_unknown() {
     let second = runtime.block_on(client.put(&keys[1], &value, &put));
     assert_eq!(second.unwrap_err().kind(), Kind::Unavailable);
     assert!(store.get(&keys[1]).unwrap().is_none(), "it was sent");
+    proxy.mute(false);
+    assert_eq!(runtime.block_on(client.put(&keys[1], &value, &put)).unwrap(), PutOutcome::Stored);
 }
 
 /// The second fragment waits for the answer to the first one: nothing of it is sent before the connection is cut.
@@ -196,11 +204,7 @@ fn what_waits_for_credit_to_its_end_is_not_unknown() {
 fn what_a_lost_connection_never_carried_is_not_unknown() {
     let dir = Dir::new();
     let store = store(dir.path());
-    let limits = Limits { window_bytes: 64 << 10, ..Limits::default() };
-    let native = vec![Endpoint::Unix(dir.socket())];
-    let server =
-        Server::start(vec![store.clone()], ServerConfig { native, threads: 1, limits, ..ServerConfig::default() });
-    let proxy = Proxy::start(Some(dir.path().join("front")), &dir.address(), 1, NONE);
+    let (_server, proxy) = narrow(&dir, &store);
     let client = Client::connect(proxy.address(), options(Duration::from_secs(20))).unwrap();
     let value = vec![7; 40_000];
     let _ = store.put(&key(2, 0), &value, &PutOptions::default()).unwrap();
@@ -223,7 +227,6 @@ fn what_a_lost_connection_never_carried_is_not_unknown() {
     });
     let outcomes: Vec<PutOutcome> = outcomes.into_iter().map(|outcome| outcome.unwrap()).collect();
     assert_eq!(outcomes, [PutOutcome::LateUnknown, PutOutcome::Late]);
-    drop(server);
 }
 
 /// A call that waits for its server is tried often, and sent once.

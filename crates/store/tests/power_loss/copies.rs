@@ -32,15 +32,13 @@ fn live(medium: &Arc<SimMedium>) -> (u64, u64) {
     // What lies beside it goes, then the region fills up.
     (1..10).for_each(stored);
     (1..10).for_each(reject);
-    for event in 10.. {
+    let round = |event| {
         stored(event);
         let (before, moved) = (medium.steps(), store.stats().evacuated);
         store.tick();
-        if store.stats().evacuated > moved {
-            return (before, medium.steps());
-        }
-    }
-    unreachable!()
+        (store.stats().evacuated > moved).then(|| (before, medium.steps()))
+    };
+    (10..).find_map(round).unwrap()
 }
 
 #[test]
