@@ -146,7 +146,7 @@ impl Link {
         // Rounding must not ask for more than there is.
         let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
         let over = |why: String| Failure::Unsent(Error::unavailable(why));
-        // Nothing of this call is sent. Nobody may be left who waits for what holds it up: later calls get a new connection.
+        // Nothing of this call is sent. It may be held up by one for which nobody waits any more: later calls get a new connection.
         let late = |_| {
             self.retire();
             over("earlier calls of the connection were not sent, or not answered, in time".to_owned())
