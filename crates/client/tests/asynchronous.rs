@@ -1,11 +1,11 @@
 //! The client for async programs: many calls at once over one connection, and what happens when that goes away.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Result, Sources};
+use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Repeat, Result, Sources};
 use engine::{Config, Store};
 use forebay_client::{AsyncClient, Connector, Options, Reader, Verdict, Writer};
 use forebay_server::{Endpoint, Server, ServerConfig};
-use forebay_wire::WireJudgement;
+use forebay_wire::{Control, WireJudgement};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -229,4 +229,48 @@ fn what_waits_behind_a_frame_that_stalls_is_not_unknown() {
         assert_eq!(client.put(&short, b"short", &put).await.unwrap(), PutOutcome::Stored);
         assert_eq!(client.put(&long, &[7; 40_000], &put).await.unwrap(), PutOutcome::Stored, "half of it was taken");
     });
+}
+
+/// Credit that is due meanwhile would be taken for the rest of a frame that was given up.
+#[test]
+fn behind_half_a_frame_no_credit_goes_out_either() {
+    let scene = Scene::new(1);
+    runtime().block_on(async {
+        let left = Arc::new(AtomicUsize::new(1 << 20));
+        let connector = Stalling { socket: scene.dir.join("socket"), left: left.clone() };
+        // Half of it is granted again at once.
+        let options = Options { window_bytes: 64 << 10, ..Options::default() };
+        let client = AsyncClient::over(Arc::new(connector), scene.store.keyspace().clone(), options);
+        let (there, long, put) = (scene.key(1, 0), scene.key(2, 0), PutOptions::default());
+        assert_eq!(client.put(&there, &[7; 40_000], &put).await.unwrap(), PutOutcome::Stored);
+        left.store(20_000, Ordering::Relaxed);
+        // In a task of its own: nothing wakes it before it is given up.
+        let given_up = tokio::spawn({
+            let client = client.clone();
+            async move { client.put(&long, &[7; 40_000], &put).await }
+        });
+        let found = client.get(&there).await.unwrap().unwrap();
+        assert_eq!((found.len(), left.load(Ordering::Relaxed)), (40_000, 0));
+        left.store(1 << 20, Ordering::Relaxed);
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(left.load(Ordering::Relaxed), 1 << 20, "something was sent");
+        assert_eq!(client.put(&long, &[7; 40_000], &put).await.unwrap(), PutOutcome::Stored, "half of it was taken");
+    });
+}
+
+/// The first write finds out that the server has gone: nothing of the call was sent, and it goes to the one that came after.
+#[test]
+fn a_call_of_which_no_byte_was_taken_is_not_unknown() {
+    let mut scene = Scene::new(1);
+    let runtime = runtime();
+    let client = runtime.block_on(AsyncClient::connect(&scene.address(), Options::default())).unwrap();
+    let put = PutOptions::default();
+    assert_eq!(runtime.block_on(client.put(&scene.key(1, 0), b"one", &put)).unwrap(), PutOutcome::Stored);
+    scene.server = None;
+    scene.start();
+    let hold = Control::Hold { run: Some(1), conditions: Vec::new() };
+    assert_eq!(hold.repeat(), Repeat::Never, "one that may be unknown");
+    runtime.block_on(client.control(&hold)).unwrap();
 }

@@ -55,15 +55,25 @@ pub(super) struct Link {
 pub(super) struct Asked {
     pub(super) sender: Answered,
     pub(super) parts: Parts,
+    /// When nobody waits for it any more.
+    pub(super) end: Instant,
     pub(super) _credit: OwnedSemaphorePermit,
 }
 
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// In the order in which they were sent: so are they told that the connection is over.
+    /// In the order in which they began: so are they told that the connection is over.
     pub(super) calls: BTreeMap<u64, Asked>,
     /// Why nothing more comes.
     pub(super) over: Option<String>,
+}
+
+impl Waiting {
+    /// Whether a call had its time, nobody waits for it any more, and it has no answer.
+    fn has_unanswered(&self) -> bool {
+        let now = Instant::now();
+        self.calls.values().any(|asked| asked.end <= now && asked.sender.is_closed())
+    }
 }
 
 impl Drop for Link {
@@ -94,7 +104,7 @@ impl Link {
             tokio::time::timeout(options.connect_deadline, opening).await.map_err(late)??;
         let (waiting, owed) = (Arc::<Mutex<Waiting>>::default(), Arc::<AtomicU64>::default());
         let (writer, due) = (Arc::new(tokio::sync::Mutex::new(writer)), Arc::<Notify>::default());
-        let granting = grant(writer.clone(), owed.clone(), due.clone());
+        let granting = grant(writer.clone(), waiting.clone(), owed.clone(), due.clone());
         let grant_bytes = u64::from(options.window_bytes / 2).min(GRANT_BYTES_MAX);
         let (window, heard) = (options.window_bytes, waiting.clone());
         let reading = Reading { reader, waiting: heard, owed: owed.clone(), due, window, grant_bytes };
@@ -123,10 +133,11 @@ impl Link {
         self.credit.close();
     }
 
-    /// Sends a request, if the server takes it before `end`, and waits for its answer.
+    /// Sends a request, if the server takes it before `end`, and waits for its answer. `begun` is set once a byte of it went out.
     pub(super) async fn ask(
         &self,
         end: Instant,
+        begun: &AtomicBool,
         call: Call,
         meta: &[u8],
         payload: &[&[u8]],
@@ -151,6 +162,10 @@ impl Link {
             self.retire();
             over("earlier calls of the connection were not sent, or not answered, in time".to_owned())
         };
+        // Nor would it get any while a call that had its time holds it: who gives up a call before its end retires nothing.
+        if (self.credit.available_permits() as u64) < units && self.waiting.lock().has_unanswered() {
+            self.retire();
+        }
         let credit = self.credit.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
         let credit = timeout_at(end, credit).await.map_err(late)?;
         let _credit = credit.map_err(|_| over("the connection takes no more calls".to_owned()))?;
@@ -166,14 +181,15 @@ impl Link {
                 }
                 debug_assert!(!waiting.calls.contains_key(&request), "each request has its own number");
                 let parts = Parts { meta: Vec::new(), payload: Vec::new() };
-                waiting.calls.insert(request, Asked { sender, parts, _credit });
+                waiting.calls.insert(request, Asked { sender, parts, end, _credit });
             }
-            // Dropped in the middle of a frame it ends the connection; forgotten once the frame has gone out whole.
-            let whole = Whole { waiting: &self.waiting };
             // Taken under the writer's lock: credit must go out in the frame that took it, and only once.
             head.credit = u32::try_from(self.owed.swap(0, Ordering::AcqRel)).unwrap_or(u32::MAX);
-            send(&mut writer, &head, meta, payload).await.map_err(|error| Failure::Lost(broken(error)))?;
-            std::mem::forget(whole);
+            let sent = send_whole(&self.waiting, &mut writer, &head, meta, payload, begun).await;
+            sent.map_err(|error| match begun.load(Ordering::Relaxed) {
+                true => Failure::Lost(broken(error)),
+                false => Failure::Unsent(broken(error)),
+            })?;
         }
         match receiver.await {
             Ok(Ok(parts)) => Ok(parts),
@@ -188,7 +204,12 @@ impl Link {
 
 /// Lets the server send more whenever that is due: also in the middle of answers that are longer than the window, and while
 /// nothing else goes out that would say so.
-async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, due: Arc<Notify>) {
+async fn grant(
+    writer: Arc<tokio::sync::Mutex<Writer>>,
+    waiting: Arc<Mutex<Waiting>>,
+    owed: Arc<AtomicU64>,
+    due: Arc<Notify>,
+) {
     loop {
         due.notified().await;
         // The lock before the swap: what is taken out must be the next frame to go out.
@@ -199,8 +220,10 @@ async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, du
         }
         let mut head = FrameHead::new(FrameKind::Credit, FrameFlags::REQUEST, 0);
         head.credit = u32::try_from(owed).unwrap_or(u32::MAX);
-        if send(&mut writer, &head, &[], &[]).await.is_err() {
-            // The reader notices it as well, and tells the calls that wait.
+        // Behind a frame that was cut off it would be taken for the rest of that one.
+        if waiting.lock().over.is_some()
+            || send_whole(&waiting, &mut writer, &head, &[], &[], &AtomicBool::default()).await.is_err()
+        {
             return;
         }
     }
@@ -215,7 +238,7 @@ async fn hello(
 ) -> std::result::Result<Welcome, Failure> {
     let meta = options.hello().encode().map_err(Failure::Barred)?;
     let head = FrameHead::new(FrameKind::Hello, FrameFlags::REQUEST, HELLO).with(&meta, 0);
-    let sent = send(writer, &head, &meta, &[]).await;
+    let sent = send(writer, &head, &meta, &[], &AtomicBool::default()).await;
     // A server that refused the client's certificate has said so before it closed: that is read even where nothing was taken.
     let frame = match Frame::read(reader, options.window_bytes).await {
         Ok(frame) => frame,
@@ -231,8 +254,29 @@ async fn hello(
     }
 }
 
-/// Sends a frame, with what is short of it in one piece.
-async fn send(writer: &mut Writer, head: &FrameHead, meta: &[u8], payload: &[&[u8]]) -> std::io::Result<()> {
+/// Sends a frame. Dropped in the middle of it, or when that fails, it ends the connection.
+async fn send_whole(
+    waiting: &Mutex<Waiting>,
+    writer: &mut Writer,
+    head: &FrameHead,
+    meta: &[u8],
+    payload: &[&[u8]],
+    begun: &AtomicBool,
+) -> std::io::Result<()> {
+    let whole = Whole { waiting };
+    send(writer, head, meta, payload, begun).await?;
+    std::mem::forget(whole);
+    Ok(())
+}
+
+/// Sends a frame, with what is short of it in one piece. `begun` is set once a byte of it was taken.
+async fn send(
+    writer: &mut Writer,
+    head: &FrameHead,
+    meta: &[u8],
+    payload: &[&[u8]],
+    begun: &AtomicBool,
+) -> std::io::Result<()> {
     let mut piece = head.encode().to_vec();
     piece.extend_from_slice(meta);
     for part in payload {
@@ -240,19 +284,28 @@ async fn send(writer: &mut Writer, head: &FrameHead, meta: &[u8], payload: &[&[u
             piece.extend_from_slice(part);
             continue;
         }
-        writer.write_all(&piece).await?;
+        write_all(writer, &piece, begun).await?;
         piece.clear();
         match part.len() < PIECE_BYTES {
             true => piece.extend_from_slice(part),
             false => writer.write_all(part).await?,
         }
     }
-    writer.write_all(&piece).await?;
+    write_all(writer, &piece, begun).await?;
     // TLS keeps what the socket did not take at once.
     writer.flush().await
 }
 
-/// A frame that is being sent: a call that is given up in the middle of it leaves nothing that the server could read.
+async fn write_all(writer: &mut Writer, mut piece: &[u8], begun: &AtomicBool) -> std::io::Result<()> {
+    if !piece.is_empty() && !begun.load(Ordering::Relaxed) {
+        let taken = writer.write(piece).await?;
+        begun.store(taken > 0, Ordering::Relaxed);
+        piece = &piece[taken..];
+    }
+    writer.write_all(piece).await
+}
+
+/// A frame that is being sent: what is given up in the middle of it leaves nothing that the server could read.
 struct Whole<'a> {
     waiting: &'a Mutex<Waiting>,
 }
@@ -260,8 +313,8 @@ struct Whole<'a> {
 impl Drop for Whole<'_> {
     fn drop(&mut self) {
         let mut waiting = self.waiting.lock();
-        // The first reason stays. Ending the senders wakes all calls; each learns that it was sent and has no answer.
-        waiting.over.get_or_insert_with(|| "a call was given up while it was being sent".to_owned());
+        // The first reason stays. Ending the senders wakes all calls; each learns that it has no answer.
+        waiting.over.get_or_insert_with(|| "a frame was given up while it was being sent".to_owned());
         waiting.calls.clear();
     }
 }

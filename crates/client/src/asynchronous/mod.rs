@@ -37,6 +37,7 @@ use forebay_core::{
 use forebay_wire::{Control, WirePut, WireWriter};
 use link::{Link, Parts};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -285,13 +286,17 @@ impl AsyncClient {
         payload: &[&[u8]],
     ) -> std::result::Result<Parts, Failure> {
         let link = timeout_at(end, self.link()).await.unwrap_or_else(|_| Err(Failure::Unsent(self.late())))?;
-        match timeout_at(end, link.ask(end, call, meta, payload)).await {
+        let begun = AtomicBool::new(false);
+        match timeout_at(end, link.ask(end, &begun, call, meta, payload)).await {
             Ok(answer) => answer,
             Err(_) => {
                 // Nobody reads its answer any more, and it would hold credit until it came: later calls get a new
                 // connection.
                 link.retire();
-                Err(Failure::Lost(self.late()))
+                Err(match begun.into_inner() {
+                    true => Failure::Lost(self.late()),
+                    false => Failure::Unsent(self.late()),
+                })
             }
         }
     }

@@ -62,7 +62,7 @@ impl Reading {
             Err(error) => error.message().to_owned(),
         };
         let mut waiting = self.waiting.lock();
-        waiting.over = Some(why);
+        waiting.over.get_or_insert(why);
         // A waiting call notices that its channel has ended.
         waiting.calls.clear();
     }
@@ -77,7 +77,7 @@ impl Reading {
                 self.due.notify_one();
             }
             let mut waiting = self.waiting.lock();
-            let Some(Asked { sender, mut parts, _credit }) = waiting.calls.remove(&head.request) else {
+            let Some(Asked { sender, mut parts, end, _credit }) = waiting.calls.remove(&head.request) else {
                 if head.flags.is_error() && head.request == 0 {
                     return Err(frame.error());
                 }
@@ -101,7 +101,7 @@ impl Reading {
                 }
             }
             if head.flags.has_more() {
-                waiting.calls.insert(head.request, Asked { sender, parts, _credit });
+                waiting.calls.insert(head.request, Asked { sender, parts, end, _credit });
             } else {
                 let _ = sender.send(Ok(parts));
             }

@@ -168,6 +168,20 @@ fn narrow(dir: &Dir, store: &Store) -> (Server, Proxy) {
     (server, Proxy::start(Some(dir.path().join("front")), &dir.address(), 1, NONE))
 }
 
+/// A put that is dropped once it is stored: it holds its credit.
+async fn give_up(client: &AsyncClient, store: &Store, key: &Key, value: &[u8]) {
+    let put = PutOptions::default();
+    let is_there = async {
+        while store.get(key).unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        answer = client.put(key, value, &put) => panic!("answered: {answer:?}"),
+        () = is_there => {}
+    }
+}
+
 /// The second call waits for credit, which the answer to the first one would bring: nothing of it is sent, and the next one
 /// gets another connection.
 #[test]
@@ -180,23 +194,30 @@ fn what_waits_for_credit_to_its_end_is_not_unknown() {
     runtime.block_on(client.get(&key(1, 0))).unwrap();
     proxy.mute(true);
     let (value, keys, put) = (vec![7; 40_000], [key(2, 0), key(3, 0)], PutOptions::default());
-    let is_there = async {
-        while store.get(&keys[0]).unwrap().is_none() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    // The first one is given up, and holds its credit.
-    runtime.block_on(async {
-        tokio::select! {
-            answer = client.put(&keys[0], &value, &put) => panic!("answered: {answer:?}"),
-            () = is_there => {}
-        }
-    });
+    runtime.block_on(give_up(&client, &store, &keys[0], &value));
     let second = runtime.block_on(client.put(&keys[1], &value, &put));
     assert_eq!(second.unwrap_err().kind(), Kind::Unavailable);
     assert!(store.get(&keys[1]).unwrap().is_none(), "it was sent");
     proxy.mute(false);
     assert_eq!(runtime.block_on(client.put(&keys[1], &value, &put)).unwrap(), PutOutcome::Stored);
+}
+
+#[test]
+fn what_is_given_up_holds_credit_no_longer_than_its_time() {
+    let dir = Dir::new();
+    let store = store(dir.path());
+    let (_server, proxy) = narrow(&dir, &store);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let deadline = Duration::from_secs(3);
+    let client = runtime.block_on(AsyncClient::connect(proxy.address(), options(deadline))).unwrap();
+    runtime.block_on(client.get(&key(1, 0))).unwrap();
+    proxy.mute(true);
+    let value = vec![7; 40_000];
+    runtime.block_on(give_up(&client, &store, &key(2, 0), &value));
+    std::thread::sleep(deadline);
+    proxy.mute(false);
+    let next = runtime.block_on(client.put(&key(3, 0), &value, &PutOptions::default()));
+    assert_eq!(next.unwrap(), PutOutcome::Stored);
 }
 
 /// The second fragment waits for the answer to the first one: nothing of it is sent before the connection is cut.
