@@ -7,9 +7,9 @@ use forebay_client::{AsyncClient, Connector, Options, Reader, Verdict, Writer};
 use forebay_server::{Endpoint, Server, ServerConfig};
 use forebay_wire::{Control, WireJudgement};
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::AsyncWrite;
@@ -160,9 +160,20 @@ fn a_call_that_is_given_up_harms_no_other() {
 }
 
 /// Makes connections whose writers take so many bytes, and then nothing.
+#[derive(Clone, Default)]
 struct Stalling {
     socket: PathBuf,
     left: Arc<AtomicUsize>,
+    /// Writers fail from now on.
+    is_broken: Arc<AtomicBool>,
+    connects: Arc<AtomicUsize>,
+}
+
+impl Stalling {
+    fn new(scene: &Scene) -> Stalling {
+        let left = Arc::new(AtomicUsize::new(1 << 20));
+        Stalling { socket: scene.dir.join("socket"), left, ..Stalling::default() }
+    }
 }
 
 impl Connector for Stalling {
@@ -172,8 +183,9 @@ impl Connector for Stalling {
 
     fn connect(&self) -> Pin<Box<dyn Future<Output = Result<(Reader, Writer)>> + Send + '_>> {
         Box::pin(async {
+            self.connects.fetch_add(1, Ordering::Relaxed);
             let (reader, writer) = UnixStream::connect(&self.socket).await.unwrap().into_split();
-            let writer = Box::pin(Stalled { writer, left: self.left.clone() });
+            let writer = Box::pin(Stalled { writer, by: self.clone() });
             Ok((Box::pin(reader) as Reader, writer as Writer))
         })
     }
@@ -185,18 +197,21 @@ impl Connector for Stalling {
 
 struct Stalled {
     writer: OwnedWriteHalf,
-    left: Arc<AtomicUsize>,
+    by: Stalling,
 }
 
 impl AsyncWrite for Stalled {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        let most = bytes.len().min(self.left.load(Ordering::Relaxed));
+        if self.by.is_broken.load(Ordering::Relaxed) {
+            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
+        }
+        let most = bytes.len().min(self.by.left.load(Ordering::Relaxed));
         if most == 0 {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.writer).poll_write(context, &bytes[..most]);
         if let Poll::Ready(Ok(written)) = written {
-            self.left.fetch_sub(written, Ordering::Relaxed);
+            self.by.left.fetch_sub(written, Ordering::Relaxed);
         }
         written
     }
@@ -215,8 +230,8 @@ impl AsyncWrite for Stalled {
 fn what_waits_behind_a_frame_that_stalls_is_not_unknown() {
     let scene = Scene::new(1);
     runtime().block_on(async {
-        let left = Arc::new(AtomicUsize::new(1 << 20));
-        let connector = Stalling { socket: scene.dir.join("socket"), left: left.clone() };
+        let connector = Stalling::new(&scene);
+        let left = connector.left.clone();
         let options = Options { deadline: Duration::from_millis(500), ..Options::default() };
         let client = AsyncClient::over(Arc::new(connector), scene.store.keyspace().clone(), options);
         let (long, short, put) = (scene.key(1, 0), scene.key(2, 0), PutOptions::default());
@@ -236,8 +251,8 @@ fn what_waits_behind_a_frame_that_stalls_is_not_unknown() {
 fn behind_half_a_frame_no_credit_goes_out_either() {
     let scene = Scene::new(1);
     runtime().block_on(async {
-        let left = Arc::new(AtomicUsize::new(1 << 20));
-        let connector = Stalling { socket: scene.dir.join("socket"), left: left.clone() };
+        let connector = Stalling::new(&scene);
+        let left = connector.left.clone();
         // Half of it is granted again at once.
         let options = Options { window_bytes: 64 << 10, ..Options::default() };
         let client = AsyncClient::over(Arc::new(connector), scene.store.keyspace().clone(), options);
@@ -273,4 +288,33 @@ fn a_call_of_which_no_byte_was_taken_is_not_unknown() {
     let hold = Control::Hold { run: Some(1), conditions: Vec::new() };
     assert_eq!(hold.repeat(), Repeat::Never, "one that may be unknown");
     runtime.block_on(client.control(&hold)).unwrap();
+}
+
+/// Credit cannot be sent any more: what the server answers all the same is read.
+#[test]
+fn an_answer_behind_a_write_that_failed_is_read() {
+    let scene = Scene::new(2);
+    runtime().block_on(async {
+        let connector = Stalling::new(&scene);
+        let options = Options { window_bytes: 64 << 10, ..Options::default() };
+        let (keyspace, put) = (scene.store.keyspace().clone(), PutOptions::default());
+        let client = AsyncClient::over(Arc::new(connector.clone()), keyspace, options);
+        let there = scene.key(1, 0);
+        assert_eq!(client.put(&there, &[7; 40_000], &put).await.unwrap(), PutOutcome::Stored);
+        let request = GetAny { n: 1, wait: Duration::from_secs(10), ..GetAny::default() };
+        let (mut leases, mut found) = (pin!(client.get_any(&request)), pin!(client.get(&there)));
+        std::future::poll_fn(|context| {
+            assert!(leases.as_mut().poll(context).is_pending() && found.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        // Both are sent.
+        connector.is_broken.store(true, Ordering::Relaxed);
+        assert_eq!(found.await.unwrap().unwrap().len(), 40_000);
+        for source in 0..2 {
+            assert_eq!(scene.store.put(&scene.key(2, source), b"bytes", &put).unwrap(), PutOutcome::Stored);
+        }
+        assert_eq!(leases.await.unwrap().len(), 1);
+        assert_eq!(connector.connects.load(Ordering::Relaxed), 1);
+    });
 }

@@ -254,7 +254,7 @@ async fn hello(
     }
 }
 
-/// Sends a frame. Dropped in the middle of it, or when that fails, it ends the connection.
+/// Sends a frame. Dropped in the middle of it, or when that fails, nothing more is sent.
 async fn send_whole(
     waiting: &Mutex<Waiting>,
     writer: &mut Writer,
@@ -264,9 +264,13 @@ async fn send_whole(
     begun: &AtomicBool,
 ) -> std::io::Result<()> {
     let whole = Whole { waiting };
-    send(writer, head, meta, payload, begun).await?;
+    let sent = send(writer, head, meta, payload, begun).await;
     std::mem::forget(whole);
-    Ok(())
+    if let Err(error) = &sent {
+        // Answers that came before may still be read: the reader tells the calls when nothing more comes.
+        waiting.lock().over.get_or_insert_with(|| format!("the connection failed: {error}"));
+    }
+    sent
 }
 
 /// Sends a frame, with what is short of it in one piece. `begun` is set once a byte of it was taken.
@@ -299,7 +303,10 @@ async fn send(
 async fn write_all(writer: &mut Writer, mut piece: &[u8], begun: &AtomicBool) -> std::io::Result<()> {
     if !piece.is_empty() && !begun.load(Ordering::Relaxed) {
         let taken = writer.write(piece).await?;
-        begun.store(taken > 0, Ordering::Relaxed);
+        if taken == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        begun.store(true, Ordering::Relaxed);
         piece = &piece[taken..];
     }
     writer.write_all(piece).await

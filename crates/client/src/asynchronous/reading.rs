@@ -62,7 +62,7 @@ impl Reading {
             Err(error) => error.message().to_owned(),
         };
         let mut waiting = self.waiting.lock();
-        waiting.over.get_or_insert(why);
+        waiting.over = Some(why);
         // A waiting call notices that its channel has ended.
         waiting.calls.clear();
     }
