@@ -159,10 +159,11 @@ fn a_call_that_is_given_up_harms_no_other() {
     });
 }
 
-/// Makes connections whose writers take so many bytes, and then nothing.
+/// Makes connections whose writers take only the bytes that are left, and then stall.
 #[derive(Clone, Default)]
 struct Stalling {
     socket: PathBuf,
+    /// Bytes, over all connections.
     left: Arc<AtomicUsize>,
     /// Writers fail from now on.
     is_broken: Arc<AtomicBool>,

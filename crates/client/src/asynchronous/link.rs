@@ -185,7 +185,7 @@ impl Link {
             }
             // Taken under the writer's lock: credit must go out in the frame that took it, and only once.
             head.credit = u32::try_from(self.owed.swap(0, Ordering::AcqRel)).unwrap_or(u32::MAX);
-            let sent = send_whole(&self.waiting, &mut writer, &head, meta, payload, begun).await;
+            let sent = whole(&self.waiting, send(&mut writer, &head, meta, payload, begun)).await;
             sent.map_err(|error| match begun.load(Ordering::Relaxed) {
                 true => Failure::Lost(broken(error)),
                 false => Failure::Unsent(broken(error)),
@@ -222,7 +222,7 @@ async fn grant(
         head.credit = u32::try_from(owed).unwrap_or(u32::MAX);
         // Behind a frame that was cut off it would be taken for the rest of that one.
         if waiting.lock().over.is_some()
-            || send_whole(&waiting, &mut writer, &head, &[], &[], &AtomicBool::default()).await.is_err()
+            || whole(&waiting, send(&mut writer, &head, &[], &[], &AtomicBool::default())).await.is_err()
         {
             return;
         }
@@ -254,17 +254,10 @@ async fn hello(
     }
 }
 
-/// Sends a frame. Dropped in the middle of it, or when that fails, nothing more is sent.
-async fn send_whole(
-    waiting: &Mutex<Waiting>,
-    writer: &mut Writer,
-    head: &FrameHead,
-    meta: &[u8],
-    payload: &[&[u8]],
-    begun: &AtomicBool,
-) -> std::io::Result<()> {
+/// A frame is sent to its end. Dropped in the middle of it, or when that fails, nothing more is sent.
+async fn whole(waiting: &Mutex<Waiting>, sending: impl Future<Output = std::io::Result<()>>) -> std::io::Result<()> {
     let whole = Whole { waiting };
-    let sent = send(writer, head, meta, payload, begun).await;
+    let sent = sending.await;
     std::mem::forget(whole);
     if let Err(error) = &sent {
         // Answers that came before may still be read: the reader tells the calls when nothing more comes.
