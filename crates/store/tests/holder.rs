@@ -10,6 +10,7 @@ use forebay_store::core::map::{Change, ClusterMap, Hex128, Node, NodeState};
 use forebay_store::core::{Attributes, Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, Tally, crc32c};
 use forebay_store::core::{LedgerBy, LedgerRow, SourceStatus};
 use forebay_store::{Config, Departed, GetAny, HeldPart, PutOptions, PutOutcome, RunHome, Sources, Store, WarmDevice};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -517,6 +518,25 @@ fn an_answer_is_about_the_records_that_were_told_and_no_others() {
     two.store(2).told(&part, &[first, second]).unwrap();
     assert!(!is_held(&two, &first));
     stored(two.store(2), &two.key(1, 3, 2), &plain);
+}
+
+/// More of them are in one shard than are read at once.
+#[test]
+fn what_a_home_does_not_take_keeps_no_shard_from_its_turn() {
+    let two = Two::new();
+    let keys: BTreeSet<Key> = two.keys(1, 2).take(200).collect();
+    for key in &keys {
+        stored(two.store(2), key, &PutOptions::default());
+    }
+    let mut offered = BTreeSet::new();
+    // A round takes at least one of one shard, and all shards have their turn.
+    for _ in 0..keys.len() * 4 {
+        for part in two.store(2).untold(1, Report::Prompt, Duration::ZERO, 4).unwrap() {
+            offered.extend(part.fragments.iter().map(|fragment| fragment.key));
+            two.store(2).untaken(&part).unwrap();
+        }
+    }
+    assert_eq!(offered, keys);
 }
 
 #[test]

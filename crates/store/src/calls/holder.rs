@@ -15,6 +15,7 @@
 
 use crate::engine::Engine;
 use crate::events::{DEPARTURES_MAX, Departed, Departures, Ended, Flag, PlaceBits, State, Word};
+use crate::limits::SHARDS;
 use crate::shards::Shard;
 use crate::{PutOptions, Store};
 use forebay_core::limits::SUB_KEYS_MAX;
@@ -72,7 +73,7 @@ pub(super) fn is_asked(options: &PutOptions<'_>) -> bool {
 
 impl Store {
     /// Parts of events of a home that it may not know: those to be told at once, or those that clients tell (`Later`), once they
-    /// have waited this long. Each is behind the others the next time.
+    /// have waited this long. Each is behind the others the next time, also where there are more than `most`.
     ///
     /// # Errors
     /// `Corrupt` where only parts are left of which an entry does not verify, `Closed`.
@@ -81,8 +82,16 @@ impl Store {
         let before = engine.now_ns().saturating_sub(forebay_core::nanoseconds(age));
         let (mut parts, mut failed, mut ended) = (Vec::new(), None, Ended::new());
         let _effects = engine.decisions.effects.begin();
-        for cell in &engine.shards.cells {
-            let mut shard = cell.lock();
+        // Behind the shard that filled the walk before: one with many that the home does not take would keep the others from it.
+        let walk = (home, report == Report::Prompt);
+        let first = engine.shards.untold_from.lock().get(&walk).copied().unwrap_or(0);
+        let mut behind = first;
+        for at in (first..first + SHARDS).map(|at| at % SHARDS) {
+            if parts.len() == most {
+                break;
+            }
+            behind = at + 1;
+            let mut shard = engine.shards.cells[at].lock();
             if shard.closed {
                 failed = Some(crate::engine::closed());
                 break;
@@ -115,6 +124,7 @@ impl Store {
                 again = again.or(Some(event));
             }
         }
+        engine.shards.untold_from.lock().insert(walk, behind);
         engine.finish(&ended);
         match failed {
             Some(error) if parts.is_empty() => Err(error),

@@ -16,7 +16,8 @@ use crate::limits::SHARDS;
 use crate::locks::{self, Locked, Owner, Ranked};
 use forebay_core::SeededHasher;
 use forebay_core::limits::STAGES_MAX;
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -71,6 +72,8 @@ impl Cell {
 pub(crate) struct Shards {
     pub(crate) cells: Box<[Cell]>,
     pub(crate) decided_form: DecidedForm,
+    /// Of a home, and of what is told at once or not: the shard with which the next walk over untold events begins.
+    pub(crate) untold_from: Mutex<BTreeMap<(u16, bool), usize>>,
 }
 
 impl Shards {
@@ -84,7 +87,8 @@ impl Shards {
         // `shard_of` answers numbers below this constant, and so do the counters of tokens.
         debug_assert_eq!(number as usize, SHARDS, "every key has its shard");
         let cell = |at| Cell::new((owner, at), Shard::new(shape, hot_events.clone(), hasher));
-        Shards { cells: (0..number).map(cell).collect(), decided_form: shape.decided_form }
+        let cells = (0..number).map(cell).collect();
+        Shards { cells, decided_form: shape.decided_form, untold_from: Mutex::default() }
     }
 
     #[inline]
