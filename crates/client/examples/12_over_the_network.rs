@@ -2,7 +2,6 @@
 //!
 //! A server usually is a separate process (`forebay serve DIR`); here the library starts it.
 //!
-//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{GetAny, Keyspace, PutOptions, PutOutcome, Result};
@@ -11,7 +10,7 @@ use forebay_server::{Server, ServerConfig};
 
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("forebay-example-12-{}", std::process::id()));
-    let store = engine::Store::create(&dir, &Keyspace::events("first", 2), engine::Config::default())?;
+    let store = forebay_store::Store::create(&dir, &Keyspace::events("first", 2), forebay_store::Config::default())?;
     // Port 0: the system chooses a port.
     let config = ServerConfig { native: vec!["tcp://127.0.0.1:0".parse()?], ..ServerConfig::default() };
     let server = Server::start(vec![store.clone()], config)?;

@@ -1,6 +1,5 @@
 //! Many calls at once over one connection, in an async program.
 //!
-//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{Error, GetAny, Keyspace, PutOptions, PutOutcome, Result};
@@ -12,7 +11,7 @@ const EVENTS: u64 = 1000;
 
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("forebay-example-13-{}", std::process::id()));
-    let store = engine::Store::create(&dir, &Keyspace::events("async", 1), engine::Config::default())?;
+    let store = forebay_store::Store::create(&dir, &Keyspace::events("async", 1), forebay_store::Config::default())?;
     let config = ServerConfig { native: vec!["tcp://127.0.0.1:0".parse()?], ..ServerConfig::default() };
     let server = Server::start(vec![store.clone()], config)?;
     let address = server.endpoints().map(|(_, endpoint)| endpoint.to_string()).next().unwrap_or_default();

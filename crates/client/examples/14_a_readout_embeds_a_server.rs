@@ -1,6 +1,5 @@
 //! The base model: a readout embeds a server. It reaches its own node without a socket; filters use the network.
 //!
-//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{EventStore, GetAny, Keyspace, PutOptions, PutOutcome, Result};
@@ -12,7 +11,7 @@ const EVENTS: u64 = 500;
 
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("forebay-example-14-{}", std::process::id()));
-    let store = engine::Store::create(&dir, &Keyspace::events("base", 2), engine::Config::default())?;
+    let store = forebay_store::Store::create(&dir, &Keyspace::events("base", 2), forebay_store::Config::default())?;
     let socket = Endpoint::Unix(dir.join("forebay.sock"));
     let server = Server::start(vec![store.clone()], ServerConfig { native: vec![socket], ..ServerConfig::default() })?;
     let address = server.endpoints().map(|(_, endpoint)| endpoint.to_string()).next().unwrap_or_default();

@@ -1,7 +1,6 @@
 //! Continuous readout over the network: links put into a ring on a server, a trigger reads a window and pins the
 //! ticks that it may read again.
 //!
-//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{Coverage, Result, RingKeyspace, RingOutcome, RingPut, RingSources};

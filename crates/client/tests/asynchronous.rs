@@ -1,5 +1,4 @@
 //! The client for async programs: many calls at once over one connection, and what happens when that goes away.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Repeat, Result, Sources};
 use engine::{Config, Store};

@@ -1,5 +1,4 @@
 //! Handles of one store, some in its process and some over a socket, in one list of one type: who works with them does not ask.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use engine::{Config, Store};
 use forebay_client::core::{Bounds, CountedProducer, Either, EventStore, GetAny, Keyspace, PutOptions, PutOutcome};

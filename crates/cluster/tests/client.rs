@@ -1,10 +1,6 @@
 //! A client of a cluster: one hop to the home of each event, answers of all nodes as one.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{Cluster, NODES, decide_all, eventually, keyspace};
+use crate::common::{Cluster, NODES, decide_all, eventually, keyspace};
 use forebay_client::{ClusterClient, Options};
 use forebay_core::map::{Change, ClusterMap};
 use forebay_core::{Bounds, FollowRun, GetAny, Key, Kind, PutOptions, PutOutcome, RunState, Sources};

@@ -1,10 +1,6 @@
 //! Runs, masks and holds over three nodes: every node has them, in one order, also one that was away.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{Cluster, NODES, eventually, keyspace, met};
+use crate::common::{Cluster, NODES, eventually, keyspace, met};
 use forebay_client::{Client, Options};
 use forebay_cluster::{Node, NodeOptions};
 use forebay_core::{Kind, PutOptions, PutOutcome, RunState, Source};

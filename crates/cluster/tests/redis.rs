@@ -1,11 +1,7 @@
 //! Redis's clients of any node: commands go to the node of their event, answers about all are of all, and a node that is dead is named.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::redis::Redis;
-use common::{Cluster, NODES, eventually, keyspace, met};
+use crate::common::redis::Redis;
+use crate::common::{Cluster, NODES, eventually, keyspace, met};
 use forebay_cluster::{FORWARD, NodeOptions};
 use forebay_core::map::Change;
 use forebay_core::{Key, Primary, PutOptions, PutOutcome, Report};

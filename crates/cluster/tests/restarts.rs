@@ -1,10 +1,6 @@
 //! Nodes go and come back while events are put, selected and decided: what was answered is there, and the account is exact.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{Cluster, NODES, eventually, keyspace};
+use crate::common::{Cluster, NODES, eventually, keyspace};
 use forebay_client::{ClusterClient, Options};
 use forebay_core::{GetAny, Kind, PutOptions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

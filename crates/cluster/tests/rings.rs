@@ -1,10 +1,6 @@
 //! A ring on three nodes: each source where the look-up table says, windows from all of them, also over a source that has moved.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{Cluster, NODES, links};
+use crate::common::{Cluster, NODES, links};
 use forebay_client::{ClusterClient, ClusterRing, Connected, Options, RingClient, RingFrame};
 use forebay_core::map::{Change, ClusterMap};
 use forebay_core::{
@@ -203,7 +199,7 @@ fn what_is_put_while_a_source_moves_is_all_there() {
         };
         let readouts = [0, 1].map(|link| scope.spawn(move || readout(link)));
         let reading = scope.spawn(|| complete(&reader, 0..6000, &RingSources::Only(vec![source(0), source(1)])));
-        common::eventually("some are put", || ring.stats().unwrap().fragments > 200);
+        crate::common::eventually("some are put", || ring.stats().unwrap().fragments > 200);
         for member in cluster.members.iter().flatten() {
             member.node.adopt(&next).unwrap();
         }
@@ -227,7 +223,7 @@ fn pins_are_on_every_node_and_a_node_that_does_not_answer_is_named() {
     assert!(pins(&ring).iter().all(|pin| (pin.begin, pin.end) == (10, 60)));
     assert!(pins(&ring).iter().any(|pin| pin.id == held.id()));
     drop(held);
-    common::eventually("a pin ends with its holder", || pins(&ring).is_empty());
+    crate::common::eventually("a pin ends with its holder", || pins(&ring).is_empty());
     let kept = ring.keep(0, 50, &RingSources::All, hour).unwrap();
     let listed = pins(&ring);
     assert_eq!(kept.len(), 2, "each node that a table names, also for sources that come");

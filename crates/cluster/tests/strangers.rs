@@ -1,10 +1,6 @@
 //! Who is not what the map says, and maps that no node may go by: nothing is put there, and nothing changes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{Cluster, NODES, eventually, keyspace, met};
+use crate::common::{Cluster, NODES, eventually, keyspace, met};
 use forebay_client::{AsyncClient, ClusterClient, Options};
 use forebay_cluster::Status;
 use forebay_core::map::{Change, ClusterMap};

@@ -1,10 +1,6 @@
 //! Runs with a look-up table: bytes stay with the nodes that read them out, wherever the homes of their events are.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{Cluster, NODES, decide_all, eventually, keyspace};
+use crate::common::{Cluster, NODES, decide_all, eventually, keyspace};
 use forebay_client::{AsyncClient, ClusterClient, Options};
 use forebay_core::map::{Change, ClusterMap};
 use forebay_core::{Bounds, GetAny, Key, Kind, Ledger, Level, Primary, PutOptions, PutOutcome, RunState, Sources};
@@ -183,7 +179,7 @@ fn bytes_are_read_where_they_are_and_events_decided_at_their_homes() {
     );
     // A client of Redis's protocol is given them by any node.
     let elsewhere = keys[..2].iter().find(|key| holder(key) != home).unwrap();
-    let read = common::redis::Redis::connect(&cluster.resp(home))
+    let read = crate::common::redis::Redis::connect(&cluster.resp(home))
         .ask(&format!("GET {}", client.schema().text(elsewhere.as_bytes())));
     assert_eq!(read.as_bytes(), bytes(elsewhere));
     // Bytes that go to the wrong node are refused with the right one's number.

@@ -1,5 +1,4 @@
 //! Recording emulated and real frames, and playing them back.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use forebay_daq::Summary as _;
 use forebay_daq::frames::FrameKind;

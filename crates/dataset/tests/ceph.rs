@@ -1,9 +1,6 @@
 //! A real Ceph as a place for objects, in buckets with and without an index.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "storage/conformance.rs"]
-mod conformance;
-
+use crate::storage::conformance;
 use forebay_dataset::storage::{self, Options};
 use forebay_testkit::ceph::{ACCESS_KEY, Ceph, INDEX_LESS, INDEXED, SECRET_KEY};
 use std::time::Instant;

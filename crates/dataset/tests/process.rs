@@ -1,5 +1,4 @@
 //! The event loop: the same result on any number of threads; errors, panics and stops end it without a commit.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use forebay_dataset::{
     Array, Batch, Dataset, Error, EventLoop, Kind, Product, ReadOptions, Result, Scalar, Type, WriteOptions, Writer,

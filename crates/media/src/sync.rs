@@ -1,14 +1,14 @@
 //! Tools for threads that wait: deadlines, and the atomics of the protocol that pins and reclaims segments (loom's
 //! where its model checker runs).
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub use std::thread::yield_now;
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub use loom::thread::yield_now;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};

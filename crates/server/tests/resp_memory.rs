@@ -1,12 +1,6 @@
 //! Memory of the server per client of Redis's protocol, measured in a process that does nothing else.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "resp/bed.rs"]
-mod bed;
-
-use bed::{Bed, config, request};
+use crate::resp::bed::{Bed, config, request};
 use forebay_core::Keyspace;
 use forebay_server::Limits;
 use std::io::{ErrorKind, Write};

@@ -1,10 +1,7 @@
 //! Calls, files and directories that cannot be served: a clear typed error each, and nothing lost.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::fixture::{Fixture, RUN};
-use common::{TempDir, put, refused, refused_as, small_config};
+use crate::common::fixture::{Fixture, RUN};
+use crate::common::{TempDir, put, refused, refused_as, small_config};
 use forebay_media::bytes::{Membership, Superblock};
 use forebay_store::core::{Bounds, Error, Key, KeySchema, Keyspace, Kind, Primary};
 use forebay_store::{Config, GetAny, PutOptions, Sources, Store};
@@ -31,14 +28,14 @@ fn closed_store(dir: &TempDir) -> PathBuf {
 }
 
 fn put_one(store: &Store, event: u64) {
-    let outcome = put(store, &common::key(RUN, event, 0), &[event as u8; 900]).unwrap();
+    let outcome = put(store, &crate::common::key(RUN, event, 0), &[event as u8; 900]).unwrap();
     assert_eq!(outcome, forebay_store::PutOutcome::Stored);
 }
 
 fn assert_intact(path: &Path) {
     let store = Store::open(path, small_config()).unwrap();
     for event in 0..100 {
-        let fragment = store.get(&common::key(RUN, event, 0)).unwrap().unwrap();
+        let fragment = store.get(&crate::common::key(RUN, event, 0)).unwrap().unwrap();
         assert_eq!(*fragment, [event as u8; 900]);
     }
     store.close().unwrap();
@@ -165,7 +162,7 @@ fn a_directory_that_is_open_already() {
     let first = Store::open(&path, small_config()).unwrap();
     let message = refused(Store::open(&path, small_config()), Kind::Unavailable);
     assert!(message.contains(path.to_str().unwrap()), "does not name the directory: {message}");
-    assert!(first.get(&common::key(RUN, 1, 0)).unwrap().is_some());
+    assert!(first.get(&crate::common::key(RUN, 1, 0)).unwrap().is_some());
     first.close().unwrap();
     drop(first);
     assert_intact(&path);

@@ -1,13 +1,10 @@
 //! A store as a node of a cluster: the map that it adopts, whose events it serves, and what becomes of them when their home
 //! changes.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::driver::{Driver, execute, keyspace};
-use common::model::Model;
-use common::ops::Op;
-use common::{TempDir, key, put, refused, small_config};
+use crate::common::driver::{Driver, execute, keyspace};
+use crate::common::model::Model;
+use crate::common::ops::Op;
+use crate::common::{TempDir, key, put, refused, small_config};
 use forebay_store::core::map::{ClusterMap, Hex128, Succession};
 use forebay_store::core::{
     Bounds, Key, Keyspace, Kind, Ledger, LedgerBy, LiveState, ManualClock, OpenEvent, Primary, Report, RunConfig,
@@ -238,7 +235,7 @@ fn said(store: &Store) -> (Ledger, Vec<Found>) {
         (info, fragments, outputs.map(|outputs| outputs.into_iter().map(|(stream, _)| stream).collect()))
     });
     // Answers without a record are of the life that gave them: a kill forgets them.
-    let mut ledger = store.ledger(common::fixture::RUN).unwrap_or_default();
+    let mut ledger = store.ledger(crate::common::fixture::RUN).unwrap_or_default();
     for answered in [ledger.duplicate, ledger.conflict, ledger.late, ledger.refused] {
         ledger.offered -= answered;
     }
@@ -275,7 +272,7 @@ proptest! {
         };
         let (first, away, back) = (led_by(1, 1, 1), led_by(2, 2, 2), led_by(3, 3, 1));
         store.adopt_map(&first).unwrap();
-        store.run_open(common::fixture::RUN, &keyspace(COUNT).run).unwrap();
+        store.run_open(crate::common::fixture::RUN, &keyspace(COUNT).run).unwrap();
         let mut model = Model::new(0, COUNT, BYTES_MAX);
         model.may_mask = true;
         let mut driver = Driver::new(seed, 1, 25);
@@ -306,7 +303,7 @@ proptest! {
         second.adopt_map(&back).unwrap();
         prop_assert_eq!(&said(&second), &expected);
         second.tick();
-        prop_assert_eq!(second.ledger(common::fixture::RUN).unwrap().imbalance(), None);
+        prop_assert_eq!(second.ledger(crate::common::fixture::RUN).unwrap().imbalance(), None);
     }
 }
 

@@ -11,17 +11,14 @@
 //! What was answered must hold; the one operation per thread that was not may have either outcome. The parent follows
 //! with a model (`common/model.rs`), so that 30 rounds make one long history. `FOREBAY_CRASH_ROUNDS` makes more of them,
 //! `FOREBAY_CRASH_SEED` others.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::driver::STAGES;
-use common::driver::{Driver, execute, keyspace};
-use common::fixture::RUN;
-use common::model::{EventModel, FragmentModel, Model, State};
-use common::ops::{Answer, Op};
-use common::settle::{check_ledger, lane_bounds};
-use common::{TempDir, genuine, tag_of};
+use crate::common::driver::STAGES;
+use crate::common::driver::{Driver, execute, keyspace};
+use crate::common::fixture::RUN;
+use crate::common::model::{EventModel, FragmentModel, Model, State};
+use crate::common::ops::{Answer, Op};
+use crate::common::settle::{check_ledger, lane_bounds};
+use crate::common::{TempDir, genuine, tag_of};
 use forebay_store::core::{Kind, LiveState};
 use forebay_store::{Config, GetAny, RunState, Sources, Store, WarmDevice};
 use rand::rngs::SmallRng;
@@ -165,7 +162,7 @@ enum Moment {
 fn one_life(dir: &Path, both: bool, round: u64, moment: Moment, models: &mut [Model]) -> Vec<Said> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .envs(both.then_some((BOTH, "1")))
-        .args(["child_role", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["crash::child_role", "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, dir)
         .env(ROUND, round.to_string())
         .stdout(Stdio::piped())

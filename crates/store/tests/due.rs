@@ -1,11 +1,8 @@
 //! Rounds of maintenance come when something is due: the moment is exact, it brings what waits for it, and a store that does
 //! nothing makes no rounds.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::fixture::{Fixture, on_both_levels};
-use common::{TempDir, key, sealed_events, small_config};
+use crate::common::fixture::{Fixture, on_both_levels};
+use crate::common::{TempDir, key, sealed_events, small_config};
 use forebay_store::core::{Clock, Keyspace, LiveState};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Store};
 use std::time::{Duration, Instant};

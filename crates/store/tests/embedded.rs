@@ -1,10 +1,7 @@
 //! Behaviour that only code in the store's process sees: fragments in place, reservations that hold their key, and
 //! calls that never wait, which book nothing where they would.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::{TempDir, key, put, refused, sealed_events, small_config};
+use crate::common::{TempDir, key, put, refused, sealed_events, small_config};
 use forebay_store::core::{Kind, crc32c};
 use forebay_store::{PutOptions, PutOutcome, Store};
 use std::sync::Arc;

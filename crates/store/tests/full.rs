@@ -1,10 +1,7 @@
 //! Full stores: decisions go through no matter what fills the store, space comes back, and inhibit says whose turn it is.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::fixture::{Fixture, RUN};
-use common::{TempDir, eventually, put, refused, sealed_events, small_config};
+use crate::common::fixture::{Fixture, RUN};
+use crate::common::{TempDir, eventually, put, refused, sealed_events, small_config};
 use forebay_store::core::{Bounds, Completeness, Key, Keyspace, Kind, Live, LiveState, PrescaleFactor};
 use forebay_store::{
     Accept, Config, Fragment, GetAny, Inhibit, Lease, PutOptions, PutOutcome, ResultFragment, Sources, Store,
@@ -60,7 +57,7 @@ fn space_is_back(store: &Fixture, next: u64, before: u64) {
     let again = fill(store, next);
     // The decisions stay in memory and in the log: a few segments of the region's 64.
     assert!(again * 10 >= before * 9, "{again} fragments fit, {before} did before");
-    common::assert_balanced(store);
+    crate::common::assert_balanced(store);
 }
 
 fn reject_all(store: &Fixture) {
@@ -321,7 +318,7 @@ fn on_the_machines_clock(maintenance: bool) -> (TempDir, Store) {
 
 fn fill_now(store: &Store) -> u64 {
     let now = PutOptions { deadline: Some(Duration::ZERO), ..PutOptions::default() };
-    (0..).find(|event| store.put(&common::key(RUN, *event, 0), &VALUE, &now).is_err()).unwrap()
+    (0..).find(|event| store.put(&crate::common::key(RUN, *event, 0), &VALUE, &now).is_err()).unwrap()
 }
 
 #[test]
@@ -331,7 +328,7 @@ fn a_put_waits_for_its_deadline_and_no_longer() {
     for wait in [0, 60, 200].map(Duration::from_millis) {
         let start = Instant::now();
         let options = PutOptions { deadline: Some(wait), ..PutOptions::default() };
-        refused(store.put(&common::key(RUN, count + 1, 0), &VALUE, &options), Kind::Full);
+        refused(store.put(&crate::common::key(RUN, count + 1, 0), &VALUE, &options), Kind::Full);
         let waited = start.elapsed();
         assert!(waited >= wait && waited < wait + Duration::from_secs(20), "{waited:?} for {wait:?}");
     }
@@ -343,15 +340,15 @@ fn a_put_that_waits_gets_the_space_that_comes() {
     let count = fill_now(&store);
     let options = PutOptions { deadline: Some(Duration::from_secs(60)), ..PutOptions::default() };
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| store.put(&common::key(RUN, count + 1, 0), &VALUE, &options).unwrap());
+        let waiting = scope.spawn(|| store.put(&crate::common::key(RUN, count + 1, 0), &VALUE, &options).unwrap());
         for event in 0..count {
             let primary = store.schema().primary(&[RUN, event]).unwrap();
             store.lease(&primary, None).unwrap().expect("a ready event").reject().unwrap();
         }
         assert_eq!(waiting.join().unwrap(), PutOutcome::Stored);
     });
-    assert_eq!(put(&store, &common::key(RUN, count + 1, 0), &VALUE).unwrap(), PutOutcome::Duplicate);
-    common::assert_balanced(&store);
+    assert_eq!(put(&store, &crate::common::key(RUN, count + 1, 0), &VALUE).unwrap(), PutOutcome::Duplicate);
+    crate::common::assert_balanced(&store);
 }
 
 /// Two stages, announcements, and events that one failure sends to the debug stream.
@@ -543,6 +540,6 @@ fn what_operators_say_for_ever_leaves_the_space_of_events() {
         reject_all(&store);
         store.run_stop(RUN).unwrap();
         store.run_close(RUN).unwrap();
-        common::assert_balanced(&store);
+        crate::common::assert_balanced(&store);
     }
 }

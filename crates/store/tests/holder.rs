@@ -1,11 +1,8 @@
 //! Two stores under a look-up table: one has the bytes of a source, the other the events. What goes between them is carried here
 //! by hand, as `forebay-cluster` does it.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::driver::keyspace;
-use common::{TempDir, eventually, key, put, refused, small_config};
+use crate::common::driver::keyspace;
+use crate::common::{TempDir, eventually, key, put, refused, small_config};
 use forebay_store::core::map::{Change, ClusterMap, Hex128, Node, NodeState};
 use forebay_store::core::{Attributes, Bounds, Elsewhere, Key, Kind, Level, LiveState, Primary, Report, Tally, crc32c};
 use forebay_store::core::{LedgerBy, LedgerRow, SourceStatus};

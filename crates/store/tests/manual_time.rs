@@ -1,9 +1,6 @@
 //! A store with its threads, in a time that only the test moves: leases, deadlines and pauses are over when it says so.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::{TempDir, key, refused, small_config};
+use crate::common::{TempDir, key, refused, small_config};
 use forebay_store::core::{Keyspace, Kind, ManualTime};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Sampling, Store};
 use std::sync::Arc;

@@ -2,16 +2,13 @@
 //! reopening and reading in between, and from several threads on lanes of events of their own.
 //!
 //! `FOREBAY_MODEL_OPERATIONS` makes the sequences longer, `FOREBAY_MODEL_SEED` adds to every seed.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-
-use common::driver::{Driver, execute, keyspace};
-use common::fixture::{Fixture, RUN};
-use common::model::{EventModel, Model};
-use common::ops::Answer;
-use common::settle::{check_ledger, lane_bounds};
-use common::{TempDir, genuine, key, small_config};
+use crate::common::driver::{Driver, execute, keyspace};
+use crate::common::fixture::{Fixture, RUN};
+use crate::common::model::{EventModel, Model};
+use crate::common::ops::Answer;
+use crate::common::settle::{check_ledger, lane_bounds};
+use crate::common::{TempDir, genuine, key, small_config};
 use forebay_store::core::{Bounds, Kind};
 use forebay_store::{Config, Fragment, Store};
 use rand::RngExt;
@@ -34,7 +31,7 @@ fn same(model: &Model, event: u64, source: u64, fragment: &Fragment) {
 
 /// Payloads without bytes carry no tag.
 fn held_tag(tag: u64) -> u64 {
-    if tag % 16 == common::EMPTY { common::EMPTY } else { tag }
+    if tag % 16 == crate::common::EMPTY { crate::common::EMPTY } else { tag }
 }
 
 /// A range with random bounds gives what filtering the model gives, in order.

@@ -1,10 +1,6 @@
 //! Policies of a closed store change; what stored data depends on does not; a change that is cut off is whole or none.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod common;
-
-use common::{TempDir, key, put, refused, small_config};
+use crate::common::{TempDir, key, put, refused, small_config};
 use forebay_store::core::{Keyspace, Kind, Level, LiveState, Order, Source, SourceGroup};
 use forebay_store::{PutOutcome, Store, check};
 use std::time::Duration;

@@ -7,20 +7,15 @@
 //!
 //! `FOREBAY_POWER_STEPS` bounds the steps that are tried (1500 by default, spread evenly), `FOREBAY_POWER_SEED` changes
 //! the workload.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod common;
-#[path = "power_loss/copies.rs"]
 mod copies;
-#[path = "power_loss/directed.rs"]
 mod directed;
-#[path = "power_loss/file.rs"]
 mod file;
 
-use common::driver::{Driver, execute, keyspace};
-use common::model::Model;
-use common::ops::{Answer, Op};
-use common::settle::check_ledger;
+use crate::common::driver::{Driver, execute, keyspace};
+use crate::common::model::Model;
+use crate::common::ops::{Answer, Op};
+use crate::common::settle::check_ledger;
 use forebay_store::core::{Kind, ManualClock};
 use forebay_store::{Config, Store};
 use forebay_testkit::media::SimMedium;
@@ -90,7 +85,7 @@ fn live(medium: &Arc<SimMedium>, until: u64) -> Life {
             store.tick();
         }
     }
-    life.stored_bytes = store.ledger(common::fixture::RUN).map_or(0, |ledger| ledger.stored.bytes);
+    life.stored_bytes = store.ledger(crate::common::fixture::RUN).map_or(0, |ledger| ledger.stored.bytes);
     life
 }
 

@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::fixture::{Fixture, RUN};
-use common::{TempDir, key, put, sealed_events, small_config};
+use crate::common::fixture::{Fixture, RUN};
+use crate::common::{TempDir, key, put, sealed_events, small_config};
 use forebay_media::bytes::{SegmentHeader, SegmentKind, Superblock};
 use forebay_store::core::*;
 use forebay_store::{Config, PutOptions, PutOutcome, ResultFragment, Store};
@@ -525,8 +523,8 @@ fn a_producer_of_a_closed_run_is_told_so() {
     store.run_open(RUN, &store.keyspace().run.clone()).unwrap();
     let producer = store.producer(RUN, "readout").unwrap();
     store.run_close(RUN).unwrap();
-    common::refused(producer.report(), Kind::Closed);
-    common::refused(producer.finish(), Kind::Closed);
+    crate::common::refused(producer.report(), Kind::Closed);
+    crate::common::refused(producer.finish(), Kind::Closed);
 }
 
 /// Two of three sources, then time runs out; `misses` in a row mask the third.
@@ -581,7 +579,7 @@ fn sources_out_of_order_or_of_another_width_are_refused() {
     for sources in wrong {
         let sources = sources.iter().map(|source| Source::from_packed(source)).collect();
         let config = RunConfig::new(Completeness::Sources(sources), Duration::from_secs(1));
-        common::refused(store.run_open(RUN, &config), Kind::Invalid);
+        crate::common::refused(store.run_open(RUN, &config), Kind::Invalid);
         store.reopen();
     }
 }

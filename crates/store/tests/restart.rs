@@ -3,9 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::TempDir;
+use crate::common::TempDir;
 use forebay_core::{Keyspace, Kind};
 use forebay_media::bytes::Superblock;
 use forebay_store::{Config, PutOptions, PutOutcome, Store};

@@ -1,9 +1,7 @@
 //! The summary of a run says who did what when, in every life of the store.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{TempDir, refused};
+use crate::common::{TempDir, refused};
 use forebay_core::{
     Clock, Completeness, Keyspace, Kind, ManualClock, MaskRecord, PrescaleFactor, PrescaleRecord, Signature,
 };

@@ -9,7 +9,7 @@
 //! served   a client and a server that look like a store: its tests, over the network (feature `served`)
 //! ```
 //!
-//! *Not here*: the chaos. It is a test of this crate (`tests/chaos`), which brings the store and the ring along only then.
+//! *Not here*: the chaos. It is a test (`tests/chaos`), in a package that brings the store and the ring along.
 
 #[cfg(feature = "ceph")]
 pub mod ceph;

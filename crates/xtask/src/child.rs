@@ -81,16 +81,21 @@ pub struct Ended {
 /// Runs a command to its end; the listener gets its output line by line. Standard output is kept as well.
 pub fn stream(command: &mut Command, listener: &dyn Listener) -> Result<Ended> {
     listener.line(&format!("$ {}", describe(command)));
-    follow(command, listener, &|line| listener.line(line))
+    follow(command, listener)
 }
 
 /// Like `stream`, for a command whose standard output is for programs: the listener gets its errors only.
 pub fn stream_errors(command: &mut Command, listener: &dyn Listener) -> Result<Ended> {
     listener.line(&format!("$ {}", describe(command)));
-    follow(command, listener, &|_| {})
+    follow_saying(command, listener, &|_| {})
 }
 
-fn follow(command: &mut Command, listener: &dyn Listener, said: &dyn Fn(&str)) -> Result<Ended> {
+/// The same without a line about the command: for one with long arguments.
+pub fn follow(command: &mut Command, listener: &dyn Listener) -> Result<Ended> {
+    follow_saying(command, listener, &|line| listener.line(line))
+}
+
+fn follow_saying(command: &mut Command, listener: &dyn Listener, said: &dyn Fn(&str)) -> Result<Ended> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! The crash test with more rounds than the suite has.
 
-use crate::Result;
 use crate::child::{self, Terminal};
+use crate::{Result, checked};
 
 /// How often a child is killed.
 #[derive(clap::Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Options {
 
 /// Runs the test; `true` where every promise held.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let mut command = child::cargo(&["test", "-p", "forebay-store", "--profile", "checked", "--test", "crash"]);
+    let mut command = checked::cargo("test", &["-p", "forebay-store-tests", "crash::"]);
     command.env("FOREBAY_CRASH_ROUNDS", options.rounds.to_string()).env("FOREBAY_CRASH_SEED", options.seed.to_string());
     Ok(child::stream(&mut command, &Terminal)?.success)
 }

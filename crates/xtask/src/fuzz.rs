@@ -6,23 +6,29 @@
 //!            └────── `--keep`: the fewest inputs that reach all that fuzz/corpus/TARGET reaches
 //! ```
 //!
-//! The targets are built as cargo-fuzz builds them (coverage, AddressSanitizer, assertions), without cargo-fuzz: its
-//! installation takes longer than the step.
+//! One program has all targets. Forebay's crates in it are compiled as cargo-fuzz compiles them (`fuzz-rustc.sh`: coverage,
+//! AddressSanitizer), with assertions; without cargo-fuzz, whose installation takes longer than the step, and without compiling
+//! again what others wrote.
 //!
 //! *Invariants*: a target that ran fewer inputs than are kept for it has failed.
 
 use crate::child::{self, Listener, Terminal};
-use crate::{Result, tools};
+use crate::{Result, checked, tools};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Instrumentation for libFuzzer: branches and comparisons.
-const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
--Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Cdebug-assertions --cfg fuzzing";
+/// The program of all targets.
+const PROGRAM: &str = "forebay-fuzz";
+/// What makes a file a target.
+pub(crate) const TARGET: &str = "pub(crate) fn target(";
+/// Forebay's crates below it.
+const INSTRUMENTED: [&str; 13] = [
+    "core", "client", "cluster", "daq", "dataset", "fuzz", "media", "mover", "recorder", "ring", "server", "store",
+    "wire",
+];
 /// Targets at a time.
 const AT_A_TIME: usize = 2;
 /// Longer inputs find little in decoders and take room in the repository.
@@ -44,8 +50,8 @@ pub(crate) struct Options {
 /// Fuzzes as the options say; `false` where a target found something.
 #[expect(clippy::print_stdout, reason = "a command-line tool talks to people on standard output")]
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    tools::fuzzing(&Terminal)?;
-    let mut targets = build(true, &Terminal)?;
+    build(true, &Terminal)?;
+    let mut targets = targets()?;
     if let Some(unknown) = options.targets.iter().find(|name| targets.iter().all(|target| target.name != **name)) {
         let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         return Err(format!("no fuzz target `{unknown}`; there are: {}", names.join(", ")).into());
@@ -63,33 +69,44 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(found.iter().all(|(_, wrong)| wrong.is_none()))
 }
 
-/// A target that is built.
+/// A target.
 pub(crate) struct Target {
     name: String,
-    program: PathBuf,
 }
 
-/// Builds all targets, in a directory of their own; `optimised` where they run for longer than that takes.
-pub(crate) fn build(optimised: bool, listener: &dyn Listener) -> Result<Vec<Target>> {
-    let host = child::host()?;
-    let dir = child::target_dir().join("fuzz");
-    let mut command = child::cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
-    command.arg("--target-dir").arg(&dir);
-    // The pinned compiler accepts unstable flags this way. Flags of another build stay out.
-    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
-    command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", if optimised { "2" } else { "0" });
+/// Builds the program of all targets; `optimised` where they run for longer than that takes.
+pub(crate) fn build(optimised: bool, listener: &dyn Listener) -> Result<()> {
+    tools::fuzzing(listener)?;
+    let level = if optimised { 2 } else { 0 };
+    // A test as well: only then does cargo give what others wrote the features that it has in the other builds.
+    let what = ["--workspace", "--exclude", "forebay-sim", "--bin", PROGRAM, "--test", "profiles"];
+    let mut command = checked::cargo("build", &what);
+    command
+        .args(checked::optimised(&INSTRUMENTED, level))
+        .env("RUSTC_WORKSPACE_WRAPPER", checked::wrapper("fuzz-rustc.sh"));
     if !child::stream(&mut command, listener)?.success {
         return Err("the fuzz targets do not build".into());
     }
-    let programs = dir.join(host).join("release");
+    // A copy: the next build of a program of this name replaces it.
+    std::fs::create_dir_all(child::target_dir().join("checks"))?;
+    std::fs::copy(child::target_dir().join(checked::PROFILE).join(PROGRAM), program())?;
+    Ok(())
+}
+
+/// Where the program is that has been built.
+fn program() -> PathBuf {
+    child::target_dir().join("checks").join(PROGRAM)
+}
+
+/// All targets: a file with a function `target` is one.
+pub(crate) fn targets() -> Result<Vec<Target>> {
     let mut targets = Vec::new();
-    for entry in std::fs::read_dir(fuzz_dir().join("fuzz_targets"))? {
+    for entry in std::fs::read_dir(fuzz_dir().join("src"))? {
         let path = entry?.path();
-        // Shared code is in the same folder and is not a program.
         if let Some(name) = path.file_stem().map(|name| name.to_string_lossy().into_owned())
-            && std::fs::read_to_string(&path)?.contains("fuzz_target!(")
+            && std::fs::read_to_string(&path)?.contains(TARGET)
         {
-            targets.push(Target { program: programs.join(&name), name });
+            targets.push(Target { name });
         }
     }
     targets.sort_by(|a, b| a.name.cmp(&b.name));
@@ -188,7 +205,8 @@ impl Target {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(program());
+        command.arg(format!("--target={}", self.name));
         // Two parts of the standard library define the same globals; that is not an error of the target.
         command.current_dir(fuzz_dir()).env("ASAN_OPTIONS", "detect_odr_violation=0");
         command

@@ -1,6 +1,7 @@
 //! The project's chores: `cargo xtask test`, `tidy`, `crash`, `simulate`, `fuzz`, `bench`, `pairs` and `old`.
 
 mod bench;
+mod checked;
 mod crash;
 mod fuzz;
 mod old;

@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What a run of the checks has counted.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     /// Failures, and tests that did not run, by name.
     pub(crate) notes: Vec<String>,
+    /// Its slowest tests, and the seconds that each took.
+    pub(crate) times: Vec<(String, f64)>,
 }
 
 /// The directory of the package.
@@ -110,7 +112,7 @@ pub(crate) fn checks(listener: &dyn Listener) -> Result<Counts> {
         }
     }
     let mut pytest = Command::new(program("python"));
-    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "--durations=5"]).current_dir(package());
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "--durations=10"]).current_dir(package());
     let ended = child::stream(pytest.env("PYTHONPYCACHEPREFIX", cache("compiled")), listener)?;
     counts.take(&ended.stdout, ended.success);
     Ok(counts)
@@ -142,6 +144,11 @@ impl Counts {
         }
         let named = |line: &&str| ["FAILED ", "ERROR ", "SKIPPED "].iter().any(|word| line.starts_with(word));
         self.notes.extend(lines().filter(named).map(str::to_owned));
+        // Such as `1.25s call     tests/test_root.py::test_nanoaod`.
+        self.times.extend(lines().filter_map(|line| {
+            let (seconds, what) = line.split_once("s call ")?;
+            Some((format!("python {}", what.trim()), seconds.parse().ok()?))
+        }));
     }
 }
 
@@ -159,6 +166,9 @@ mod tests {
     fn counts_what_pytest_says() {
         let skipped = "SKIPPED [2] tests/conftest.py:26: not run: no file\n";
         assert_eq!(counted(&format!("..s [100%]\n{skipped}62 passed, 2 skipped in 40.12s\n"), true), (62, 0, 1));
+        let mut timed = Counts::default();
+        timed.take("1.25s call     tests/test_a.py::b\n3 passed in 2.00s\n", true);
+        assert_eq!(timed.times, [("python tests/test_a.py::b".to_owned(), 1.25)]);
         let failed = "FAILED tests/test_a.py::b - assert\n1 failed, 3 passed, 2 errors in 0.1s\n";
         assert_eq!(counted(failed, false), (3, 3, 1));
     }

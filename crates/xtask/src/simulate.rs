@@ -1,7 +1,7 @@
 //! The simulator for as long as wanted; what it did is a line of `docs/simulation.md`.
 
 use crate::child::{self, Terminal};
-use crate::{Result, child::Listener};
+use crate::{Result, checked, child::Listener};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Mutex;
@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Append seeds and trace to docs/simulation.md.
     #[arg(long)]
     record: bool,
+    /// Options of the simulator itself, such as `--show`; its `--help` names them.
+    #[arg(last = true)]
+    more: Vec<String>,
 }
 
 /// Prints lines, and keeps the last one.
@@ -44,9 +47,9 @@ impl Listener for Last {
 
 /// Simulates; `true` where nothing was wrong.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let mut command = child::cargo(&["run", "--profile", "checked", "-p", "forebay-sim", "--"]);
-    command.arg("--hours").arg(options.hours.to_string()).arg("--seed").arg(options.seed.to_string());
-    command.arg("--nodes").arg(options.nodes.to_string()).args(options.table.then_some("--table"));
+    let mut command = checked::cargo("run", &["-p", "forebay-sim"]);
+    command.args(["--", "--hours"]).arg(options.hours.to_string()).arg("--seed").arg(options.seed.to_string());
+    command.args(&options.more).arg("--nodes").arg(options.nodes.to_string()).args(options.table.then_some("--table"));
     if let Some(mutant) = &options.mutant {
         command.arg("--mutant").arg(mutant);
     }

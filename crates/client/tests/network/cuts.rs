@@ -1,8 +1,8 @@
 //! A network that delays, stalls and cuts: nothing that was acknowledged is lost, every event is decided once.
 
-use crate::proxy::{Faults, Proxy};
-use crate::scene::{Dir, seed, serve, store, tcp, time, until};
-use crate::workload::{PATIENCE, Said, run};
+use crate::network::proxy::{Faults, Proxy};
+use crate::network::scene::{Dir, seed, serve, store, tcp, time, until};
+use crate::network::workload::{PATIENCE, Said, run};
 use std::time::Duration;
 
 fn checked(faults: Faults, cuts_min: u64) {

@@ -1,7 +1,7 @@
 //! A server that is killed at random under load, and started again; clients go on by themselves.
 
-use crate::scene::{Dir, Process, say_ready, seed, serve, store, time, until_told};
-use crate::workload::{PATIENCE, Said, run};
+use crate::network::scene::{Dir, Process, say_ready, seed, serve, store, time, until_told};
+use crate::network::workload::{PATIENCE, Said, run};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -25,7 +25,7 @@ fn server_role() {
 #[test]
 fn what_was_acknowledged_survives_a_server_that_is_killed() {
     let (dir, seed) = (Dir::new(), seed());
-    let start = || Process::start("kills::server_role", SERVER, dir.path());
+    let start = || Process::start("network::kills::server_role", SERVER, dir.path());
     let server = Mutex::new(Some(start()));
     let random = Mutex::new(SmallRng::seed_from_u64(seed));
     let said = Said::default();

@@ -1,7 +1,7 @@
 //! Answers that are lost: what a call says then, and what the server has done.
 
-use crate::proxy::{NONE, Proxy};
-use crate::scene::{Dir, RUN, key, serve, store, tcp, until};
+use crate::network::proxy::{NONE, Proxy};
+use crate::network::scene::{Dir, RUN, key, serve, store, tcp, until};
 use engine::Store;
 use forebay_client::core::{GetAny, Kind, PutOptions, PutOutcome};
 use forebay_client::{AsyncClient, Client, Options, Verdict};

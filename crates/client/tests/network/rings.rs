@@ -1,6 +1,6 @@
 //! Rings on a server: what embedded callers see of one, clients see as well.
 
-use crate::scene::{Dir, until};
+use crate::network::scene::{Dir, until};
 use forebay_client::core::{GapCause, Kind, RingKeyspace, SourceId, SourceSchema};
 use forebay_client::{Client, Options, RingClient, RingFrame, SourceWindow};
 use forebay_ring::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources};
@@ -265,7 +265,7 @@ fn a_ring_goes_on_where_its_server_is_started_again() {
 #[test]
 fn one_server_has_both_kinds() {
     let scene = Scene::new();
-    let store = crate::scene::store(scene.dir.path());
+    let store = crate::network::scene::store(scene.dir.path());
     let socket = scene.dir.path().join("both");
     let config = ServerConfig { native: vec![Endpoint::Unix(socket.clone())], threads: 1, ..ServerConfig::default() };
     let server = Server::start([Served::from(store), Served::from(scene.ring.clone())], config).unwrap();
@@ -274,7 +274,7 @@ fn one_server_has_both_kinds() {
     let events = Client::connect(&address, options("network")).unwrap();
     let ring = RingClient::connect(&address, options("links")).unwrap();
     ring.put(&source(0), 5, SPAN, b"tick", &RingPut::default()).unwrap();
-    let _ = events.put(&crate::scene::key(1, 0), b"fragment", &Default::default()).unwrap();
+    let _ = events.put(&crate::network::scene::key(1, 0), b"fragment", &Default::default()).unwrap();
     assert_eq!(ring.stats().unwrap().fragments, 1);
     assert_eq!(events.stats().unwrap().events.open.fragments, 1);
     let error = RingClient::connect(&address, options("network")).err().unwrap();

@@ -1,6 +1,6 @@
 //! Servers and clients that take little at once: what is asked for together goes in as many frames as it needs.
 
-use crate::scene::{Dir, RUN, key, store};
+use crate::network::scene::{Dir, RUN, key, store};
 use forebay_client::core::{Key, Kind, PutOptions, PutOutcome};
 use forebay_client::{Client, Options};
 use forebay_server::{Endpoint, Limits, Server, ServerConfig};

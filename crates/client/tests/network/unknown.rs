@@ -1,9 +1,9 @@
 //! An answer to a put is lost, and the repeat is not taken any more: the answer says that the first try is unknown, a
 //! readout counts it so, and its check against the ledger knows that.
 
-use crate::proxy::{NONE, Proxy};
-use crate::scene::{Dir, RUN, key, serve, store, tcp, until};
-use crate::workload::PATIENCE;
+use crate::network::proxy::{NONE, Proxy};
+use crate::network::scene::{Dir, RUN, key, serve, store, tcp, until};
+use crate::network::workload::PATIENCE;
 use engine::Store;
 use forebay_client::core::{Error, Key, Kind, OpenEvent, PutOptions, PutOutcome, Result};
 use forebay_client::{AsyncClient, Client, Options};

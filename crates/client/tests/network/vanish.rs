@@ -1,6 +1,6 @@
 //! Clients that are killed in the middle of something: nothing leaks.
 
-use crate::scene::{Dir, LEASE, Process, RUN, client, key, say_ready, seed, serve, store, until};
+use crate::network::scene::{Dir, LEASE, Process, RUN, client, key, say_ready, seed, serve, store, until};
 use forebay_client::core::{Bounds, GetAny, PutOptions};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -50,7 +50,7 @@ fn a_client_is_killed_while_it_puts() {
     let store = store(dir.path());
     let _server = serve(&store, &dir.socket());
     for _ in 0..5 {
-        let process = Process::start("vanish::putting_role", CLIENT, dir.path());
+        let process = Process::start("network::vanish::putting_role", CLIENT, dir.path());
         std::thread::sleep(Duration::from_millis(random.random_range(0..200)));
         process.kill();
     }
@@ -77,7 +77,7 @@ fn a_client_is_killed_while_it_holds_leases() {
             let _ = store.put(&key(event, source), &[1; 5000], &PutOptions::default()).unwrap();
         }
     }
-    let process = Process::start("vanish::leasing_role", CLIENT, dir.path());
+    let process = Process::start("network::vanish::leasing_role", CLIENT, dir.path());
     assert_eq!(store.stats().leases, 20, "leases are extended while their client lives");
     process.kill();
     let from = Instant::now();
@@ -107,7 +107,7 @@ fn a_client_is_killed_while_it_reads() {
         }
     }
     for _ in 0..6 {
-        let process = Process::start("vanish::reading_role", CLIENT, dir.path());
+        let process = Process::start("network::vanish::reading_role", CLIENT, dir.path());
         std::thread::sleep(Duration::from_millis(random.random_range(0..150)));
         process.kill();
         until("guards are back", || store.stats().holders.iter().all(|holder| holder.guards == 0));

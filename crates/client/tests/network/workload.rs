@@ -1,6 +1,6 @@
 //! Readout and selection as clients, no matter what happens to the network and the server; and what must hold in the end.
 
-use crate::scene::{RUN, client, key, keyspace};
+use crate::network::scene::{RUN, client, key, keyspace};
 use forebay_client::core::{Bounds, GetAny, Key, Kind, LiveState, PutOptions, PutOutcome, Sources};
 use forebay_client::{Client, Lease};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Values out and in over TLS, long and short, and events leased and decided: byte for byte what was put.
 
-use crate::scene::{Scene, runtime};
+use crate::secure::scene::{Scene, runtime};
 use engine::core::{Bounds, GetAny, Key, PutOptions, PutOutcome};
 use forebay_client::{AsyncClient, Client, Options, Verdict};
 use forebay_wire::WireJudgement;

@@ -1,7 +1,7 @@
 //! Certificates that are refused: a typed error, at once, that names the address and what to do.
 
-use crate::certificates::{Authority, CLIENT, PAST, SERVER, Wanted};
-use crate::scene::{Scene, runtime, showing};
+use crate::secure::certificates::{Authority, CLIENT, PAST, SERVER, Wanted};
+use crate::secure::scene::{Scene, runtime, showing};
 use engine::core::Kind;
 use forebay_client::{AsyncClient, Client, Options, Tls};
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! A server that comes back, with the same certificate or with a new one, is found again.
 
-use crate::certificates::SERVER;
-use crate::scene::{Scene, runtime};
+use crate::secure::certificates::SERVER;
+use crate::secure::scene::{Scene, runtime};
 use engine::core::{Kind, PutOptions, PutOutcome};
 use forebay_client::{AsyncClient, Client, Options};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn a_server_that_comes_back_and_is_not_believed_is_refused_at_once() {
     let other = runtime.block_on(AsyncClient::connect(&scene.address(), options)).unwrap();
     assert!(runtime.block_on(other.get(&scene.key(1))).unwrap().is_none());
     scene.stop();
-    let strangers = crate::certificates::Authority::new(&scene.dir, "strangers");
+    let strangers = crate::secure::certificates::Authority::new(&scene.dir, "strangers");
     scene.start(&strangers.sign("server", SERVER), false);
     let from = std::time::Instant::now();
     for error in [client.get(&scene.key(1)).unwrap_err(), runtime.block_on(other.get(&scene.key(1))).unwrap_err()] {

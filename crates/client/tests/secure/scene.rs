@@ -1,6 +1,6 @@
 //! A store with a server on a TLS listener, and clients that believe its authority.
 
-use crate::certificates::{Authority, CLIENT, Pair, SERVER};
+use crate::secure::certificates::{Authority, CLIENT, Pair, SERVER};
 use engine::core::{Completeness, Error, Key, Keyspace};
 use engine::{Config, Store};
 use forebay_client::{AsyncClient, Client, Options, Tls};

@@ -139,7 +139,7 @@ fn processes_that_are_killed_leave_whole_versions() {
     write(&folder.url(), &events(0, 300), small());
     for turn in 0..8_u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["deaths::child_that_is_killed", "--exact", "--nocapture"])
+            .args(["dataset::deaths::child_that_is_killed", "--exact", "--nocapture"])
             .env("FOREBAY_DATASET_CHILD", folder.url())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -12,7 +12,7 @@ const FIRST: u64 = 600;
 const MORE: u64 = 100;
 
 fn place() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/v1")
 }
 
 fn options() -> WriteOptions {

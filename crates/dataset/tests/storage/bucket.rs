@@ -1,7 +1,7 @@
 //! A bucket: requests, their number and their bytes.
 
-use crate::conformance;
-use crate::setting::{open, options};
+use crate::storage::conformance;
+use crate::storage::setting::{open, options};
 use bytes::Bytes;
 use forebay_core::Kind;
 use forebay_dataset::storage::{self, Options, Part};

@@ -1,6 +1,6 @@
 //! Credentials: where they come from, what is refused, and that nobody sees them.
 
-use crate::setting::{SECRET, TOKEN, environment, open, options};
+use crate::storage::setting::{SECRET, TOKEN, environment, open, options};
 use forebay_core::Kind;
 use forebay_dataset::storage::{self, Options};
 use forebay_testkit::TempDir;

@@ -1,6 +1,6 @@
 //! A directory: what only files have.
 
-use crate::conformance;
+use crate::storage::conformance;
 use bytes::Bytes;
 use forebay_core::{Kind, crc32c};
 use forebay_dataset::storage::{self, Condition, Options, Part, Put, Storage};
@@ -37,7 +37,7 @@ fn writer_in_a_process_of_its_own() {
 
 fn start_writer(path: &Path, writer: u32) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "directory::writer_in_a_process_of_its_own"]);
+    command.args(["--exact", "storage::directory::writer_in_a_process_of_its_own"]);
     command.env("FOREBAY_RACE_PATH", path).env("FOREBAY_RACE_WRITER", writer.to_string());
     command.stdout(std::process::Stdio::null()).spawn().unwrap()
 }

@@ -1,7 +1,7 @@
 //! Faults between client and server: each is survived, or said with the kind that tells the caller's next move.
 
-use crate::conformance::{append, check_log};
-use crate::setting::{open, options};
+use crate::storage::conformance::{append, check_log};
+use crate::storage::setting::{open, options};
 use bytes::Bytes;
 use forebay_core::{Error, Kind};
 use forebay_dataset::storage::{Condition, Options, Part, Put, Storage};

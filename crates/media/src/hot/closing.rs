@@ -203,7 +203,7 @@ pub fn outlasted(what: &str, kept: &Kept) -> Error {
     ))
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models {
     use super::*;
     use loom::cell::UnsafeCell;

@@ -291,10 +291,10 @@ const _: () = assert!((PINS_MAX as u64 + (1 << 16)) * PIN < IN_FLIGHT);
 const _: () = assert!((IN_FLIGHT_MAX as u64 + (1 << 11)) * IN_FLIGHT < SHUT);
 // What accesses memory, and nothing else: a live record that nobody reads does not keep the region from closing.
 const _: () = assert!(USERS & (PIN - LIVE) == 0 && USERS & SHUT == 0 && USERS | (PIN - LIVE) | SHUT == u64::MAX);
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 const _: () = assert!(size_of::<Segment>() == 128);
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models {
     use super::*;
     use loom::sync::{Arc, Mutex};

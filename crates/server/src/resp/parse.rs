@@ -5,7 +5,7 @@
 //! ```
 //!
 //! *Invariants*: total over any bytes; goes on where it stopped, so that no byte of a header is read twice; memory grows
-//! with bytes that have come, never with a number that a client promised (tests below, `fuzz/fuzz_targets/resp.rs`).
+//! with bytes that have come, never with a number that a client promised (tests below, `fuzz/src/resp.rs`).
 //!
 //! *On failure*: what Redis would say; the connection is out of step then, and ends.
 

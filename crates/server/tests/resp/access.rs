@@ -1,6 +1,6 @@
 //! Who may do what, and how a server ends.
 
-use crate::bed::{Bed, config, request};
+use crate::resp::bed::{Bed, config, request};
 use forebay_core::Keyspace;
 use forebay_server::{AccessToken, Endpoint, Limits, Protocol, Right, Secret, ServerConfig, TlsFiles};
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! Clients as people have them: `redis-cli`, `redis-benchmark`, redis-py.
 
-use crate::bed::{Bed, config};
+use crate::resp::bed::{Bed, config};
 use forebay_core::{AttributeSchema, Keyspace};
 use forebay_server::Limits;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn redis_cli_in_both_protocols() {
     // A pipe of commands in the protocol's own form, as for a mass insertion.
     let mut bytes = Vec::new();
     for event in 0..5000 {
-        bytes.extend(crate::bed::request(&["SET", &format!("2/{event}/0"), "bulk"]));
+        bytes.extend(crate::resp::bed::request(&["SET", &format!("2/{event}/0"), "bulk"]));
     }
     let file = bed.dir().join("commands");
     std::fs::write(&file, bytes).unwrap();
@@ -142,7 +142,7 @@ fn redis_py_in_both_protocols() {
     let mut keyspace = Keyspace::events("data", 2);
     keyspace.run.complete_within = std::time::Duration::from_secs(60);
     let bed = Bed::with(&[keyspace, Keyspace::events("more", 1)], config(), Limits::default());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/resp/client.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("resp/client.py");
     for (run_number, protocol) in [("1", "2"), ("2", "3")] {
         let mut command = Command::new("python3");
         command.env("PYTHONPATH", python_path()).arg(&script);
@@ -157,7 +157,7 @@ fn redis_py_in_both_protocols() {
 /// The script of docs/resp.md does what it says; the document shows the same text.
 #[test]
 fn the_documented_script_operates_a_store() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
     let script = docs.join("resp.py");
     let (text, page) =
         (std::fs::read_to_string(&script).unwrap(), std::fs::read_to_string(docs.join("resp.md")).unwrap());

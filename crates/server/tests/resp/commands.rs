@@ -1,6 +1,6 @@
 //! Every command, in both protocols.
 
-use crate::bed::{Bed, config, request};
+use crate::resp::bed::{Bed, config, request};
 use forebay_core::{Bounds, Keyspace};
 use forebay_server::Limits;
 use std::time::Duration;

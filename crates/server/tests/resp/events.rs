@@ -1,6 +1,6 @@
 //! Selection, runs and accounts through Redis's protocol.
 
-use crate::bed::{Bed, config, request};
+use crate::resp::bed::{Bed, config, request};
 use forebay_core::{AttributeSchema, Attributes, Keyspace};
 use forebay_server::Limits;
 use forebay_store::{OpenEvent, PutOptions};
@@ -37,7 +37,7 @@ fn an_event_goes_through_its_stages() {
     assert_eq!(wire.ask("FB.GETANY"), "[]");
     assert_eq!(wire.ask("SET 7/1/2 two"), "OK");
     assert_eq!(wire.ask("FB.GETANY FILTER lumi=6 COUNT 5"), "[]");
-    let lease = |wire: &mut crate::bed::Wire, words: &str, stage: &str, fragments: &str| {
+    let lease = |wire: &mut crate::resp::bed::Wire, words: &str, stage: &str, fragments: &str| {
         let answer = wire.ask(words);
         let token = answer.split("token: ").nth(1).unwrap().split(',').next().unwrap().to_owned();
         assert_eq!(

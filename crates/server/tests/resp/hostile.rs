@@ -1,6 +1,6 @@
 //! Clients that mean no good, or are broken: they end alone, and take little with them.
 
-use crate::bed::{Bed, config, request};
+use crate::resp::bed::{Bed, config, request};
 use forebay_core::Keyspace;
 use forebay_server::Limits;
 use std::time::{Duration, Instant};

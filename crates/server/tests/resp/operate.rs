@@ -1,6 +1,6 @@
 //! What operators do, through Redis's protocol.
 
-use crate::bed::{Bed, config};
+use crate::resp::bed::{Bed, config};
 use forebay_core::{AttributeSchema, Keyspace};
 use forebay_server::Limits;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn bed() -> Bed {
 }
 
 /// Leases the only ready event and accepts it into a stream.
-fn accept(wire: &mut crate::bed::Wire, stream: &str) {
+fn accept(wire: &mut crate::resp::bed::Wire, stream: &str) {
     let answer = wire.ask("FB.GETANY SOURCES NONE");
     let field = |name: &str| answer.split(&format!("{name}: ")).nth(1).unwrap().split(',').next().unwrap().to_owned();
     assert_eq!(wire.ask(&format!("FB.ACCEPT {} {} {stream}", field("primary"), field("token"))), "OK");

@@ -1,6 +1,6 @@
 //! Many commands at once, in pieces of any size, small values and large.
 
-use crate::bed::{Bed, Wire, config, request};
+use crate::resp::bed::{Bed, Wire, config, request};
 use forebay_core::Keyspace;
 use forebay_server::Limits;
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! A ring beside events: FB.PUT and FB.WINDOW.
 
-use crate::bed::{Wire, request};
+use crate::resp::bed::{Wire, request};
 use forebay_core::{Keyspace, RingKeyspace};
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Limits, Protocol, Served, Server, ServerConfig};
@@ -27,7 +27,8 @@ impl Scene {
         (keyspace.history, keyspace.source_bytes_per_second) = (Duration::from_millis(1), 1_000_000);
         let config = RingConfig { hot_bytes: 8 << 20, segment_bytes: Some(64 << 10), ..RingConfig::default() };
         let ring = Ring::create(&dir.join("ring"), &keyspace, config).unwrap();
-        let store = Store::create(&dir.join("store"), &Keyspace::events("data", 1), crate::bed::config()).unwrap();
+        let store =
+            Store::create(&dir.join("store"), &Keyspace::events("data", 1), crate::resp::bed::config()).unwrap();
         let resp = vec![Endpoint::Tcp("127.0.0.1:0".parse().unwrap())];
         let config = ServerConfig { resp, threads: 1, limits, ..ServerConfig::default() };
         let server = Server::start([Served::from(store), Served::from(ring.clone())], config).unwrap();

@@ -1,6 +1,6 @@
 //! Certificates made for a test, and clients that show them.
 
-use crate::Temp;
+use crate::secure::Temp;
 use forebay_server::TlsFiles;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,

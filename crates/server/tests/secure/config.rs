@@ -1,6 +1,6 @@
 //! An error in a configuration names its line and says what to write instead.
 
-use crate::Temp;
+use crate::secure::Temp;
 use forebay_core::Kind;
 use forebay_server::{ServerConfig, Settings};
 use std::path::Path;

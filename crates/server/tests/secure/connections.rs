@@ -1,8 +1,8 @@
 //! Connections: up to the limits, in total and from one address; floods end at the limit and leave nothing behind.
 //! Silent clients of a TLS listener hold a connection until the handshake's deadline.
 
-use crate::certificates::{Authority, NOW, connect, refusal};
-use crate::{Temp, log};
+use crate::secure::certificates::{Authority, NOW, connect, refusal};
+use crate::secure::{Temp, log};
 use forebay_server::{Limits, Server, ServerConfig};
 use rustix::net::{AddressFamily, SocketType, bind, connect as connect_socket, socket};
 use std::io::Read;
@@ -30,13 +30,13 @@ fn connections_over_the_limit_are_closed_and_the_others_stay() {
     let limits = Limits { connections_max: 4, handshake_deadline: Duration::from_secs(60), ..Limits::default() };
     let (server, address) = guarded(&temp, &ca, limits);
     let mut held: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
-    crate::eventually("four are in", || server.connections() == 4);
+    crate::secure::eventually("four are in", || server.connections() == 4);
     let mut fifth = TcpStream::connect(address).unwrap();
     assert!(is_closed(&mut fifth));
     log.refusal_of(fifth.local_addr().unwrap(), "limit");
     assert!(held.iter_mut().all(|stream| !is_closed(stream)));
     held.pop();
-    crate::eventually("there is room again", || server.connections() == 3);
+    crate::secure::eventually("there is room again", || server.connections() == 3);
     assert_eq!(refusal(connect(address, &ca, None).unwrap()), None);
 }
 
@@ -51,7 +51,7 @@ fn one_address_does_not_take_what_others_need() {
     };
     let (server, address) = guarded(&temp, &ca, limits);
     let _held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-    crate::eventually("three are in", || server.connections() == 3);
+    crate::secure::eventually("three are in", || server.connections() == 3);
     let mut flood: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     assert!(flood.iter_mut().all(is_closed));
     let mut other = from_address(Ipv4Addr::new(127, 0, 0, 2), address);
@@ -81,8 +81,10 @@ fn a_flood_ends_at_the_limit_and_service_goes_on_after_it() {
         .collect();
     assert!(most <= 8, "{most}");
     // The last of them may still wait to be taken, and refused.
-    crate::eventually("service goes on", || connect(address, &ca, None).is_ok_and(|stream| refusal(stream).is_none()));
-    crate::eventually("the flood is out", || server.connections() == 0);
+    crate::secure::eventually("service goes on", || {
+        connect(address, &ca, None).is_ok_and(|stream| refusal(stream).is_none())
+    });
+    crate::secure::eventually("the flood is out", || server.connections() == 0);
     // Not each of them has a line.
     let ours: Vec<String> = flood.iter().map(|stream| format!("peer=\"{}\"", stream.local_addr().unwrap())).collect();
     let text = log.text();

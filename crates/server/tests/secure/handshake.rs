@@ -1,7 +1,7 @@
 //! TLS: who is let in, who is not, and why it says so in the log.
 
-use crate::certificates::{Authority, EXPIRED, NOW, connect, refusal};
-use crate::{Temp, log};
+use crate::secure::certificates::{Authority, EXPIRED, NOW, connect, refusal};
+use crate::secure::{Temp, log};
 use forebay_server::{Limits, ServerConfig, TlsFiles};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,8 +26,8 @@ fn a_client_that_believes_another_authority_goes_and_the_server_says_so() {
     let (server, address) = temp.server(ServerConfig { http, ..config(temp.tls(&ca.server(NOW), None, false)) });
     let error = connect(address, &Authority::new("another"), None).err().unwrap();
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
-    crate::eventually("it is counted", || crate::refused(&server, "native", "certificate") == 1);
-    crate::eventually("the server hears of it", || {
+    crate::secure::eventually("it is counted", || crate::secure::refused(&server, "native", "certificate") == 1);
+    crate::secure::eventually("the server hears of it", || {
         log.text()
             .lines()
             .any(|line| line.contains("refused") && line.contains("certificate") && line.contains("UnknownCA"))
@@ -41,8 +41,8 @@ fn an_expired_server_is_refused_by_its_clients_and_hears_of_it() {
     let (server, address) = temp.server(ServerConfig { http, ..config(temp.tls(&ca.server(EXPIRED), None, false)) });
     let error = connect(address, &ca, None).err().unwrap();
     assert!(error.to_string().contains("certificate expired"), "{error}");
-    crate::eventually("it is counted", || crate::refused(&server, "native", "certificate") == 1);
-    crate::eventually("it is logged", || log.text().contains("CertificateExpired"));
+    crate::secure::eventually("it is counted", || crate::secure::refused(&server, "native", "certificate") == 1);
+    crate::secure::eventually("it is logged", || log.text().contains("CertificateExpired"));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn client_certificates_count_where_they_are_required() {
         let line = log.refusal_of(client, "certificate");
         assert!(line.contains("listener=\"native\""), "{line}");
     }
-    assert_eq!(crate::refused(&server, "native", "certificate"), 4);
+    assert_eq!(crate::secure::refused(&server, "native", "certificate"), 4);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_silent_client_is_shown_out_at_the_deadline() {
     assert!((Duration::from_millis(190)..Duration::from_secs(30)).contains(&took), "{took:?}");
     let line = log.refusal_of(silent.local_addr().unwrap(), "handshake");
     assert!(line.contains("no TLS handshake within 200ms"), "{line}");
-    crate::eventually("nobody is left", || server.connections() == 0);
+    crate::secure::eventually("nobody is left", || server.connections() == 0);
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Collected {
             let text = self.text();
             text.lines().find(|line| marks.iter().all(|mark| line.contains(mark))).map(str::to_owned)
         };
-        crate::eventually(&format!("{marks:?} in the log"), || find().is_some());
+        crate::secure::eventually(&format!("{marks:?} in the log"), || find().is_some());
         find().unwrap()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 fn sample() -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.toml")).unwrap()
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/server.toml")).unwrap()
 }
 
 fn parse(text: &str) -> Settings {
@@ -69,7 +69,7 @@ fn names(path: &str, value: &toml::Value, to: &mut BTreeSet<String>) {
 fn a_ring_is_made_of_the_sample_of_its_keyspace() {
     let dir = std::env::temp_dir().join(format!("forebay-ring-sample-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ring.toml");
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/ring.toml");
     let text = |history: &str| {
         let file = dir.join("links.toml");
         std::fs::create_dir_all(&dir).unwrap();

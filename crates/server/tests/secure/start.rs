@@ -1,7 +1,7 @@
 //! Starts and stops: what is listened at, what is refused, what is left.
 
-use crate::certificates::{Authority, NOW};
-use crate::{Temp, address};
+use crate::secure::certificates::{Authority, NOW};
+use crate::secure::{Temp, address};
 use forebay_core::Kind;
 use forebay_server::{
     AccessToken, KeyspaceSettings, Limits, Phase, Protocol, Right, Secret, Server, ServerConfig, Settings,
@@ -23,7 +23,7 @@ fn a_server_says_where_it_is_and_that_it_lives() {
     assert_ne!(address(&server, Protocol::Native).port(), 0);
     assert_ne!(address(&server, Protocol::Native), address(&server, Protocol::Resp));
     assert_eq!(server.phase(), Phase::Ready);
-    crate::eventually("every loop goes round", || server.alive());
+    crate::secure::eventually("every loop goes round", || server.alive());
     assert!(!server.is_broken());
     assert_eq!(server.stop(Duration::from_secs(5)), 0);
 }
@@ -36,7 +36,7 @@ fn a_stop_closes_listeners_first_and_cuts_what_does_not_end() {
     let native = vec!["tls://127.0.0.1:0".parse().unwrap()];
     let (server, address) = temp.server(ServerConfig { native, tls, limits, ..ServerConfig::default() });
     let _silent = TcpStream::connect(address).unwrap();
-    crate::eventually("it is in", || server.connections() == 1);
+    crate::secure::eventually("it is in", || server.connections() == 1);
     let from = Instant::now();
     // Who has not shaken hands has nothing under way: nobody waits for it.
     assert_eq!(server.stop(Duration::from_secs(30)), 0);

@@ -1,6 +1,6 @@
 //! Access tokens through Forebay's own protocol: none, a wrong one, the right one, and what its rights allow.
 
-use crate::{Temp, log};
+use crate::secure::{Temp, log};
 use forebay_client::{Client, Options};
 use forebay_core::{GetAny, Kind, PutOptions, PutOutcome};
 use forebay_server::{AccessToken, Right, Secret, Server, ServerConfig};
@@ -43,7 +43,7 @@ fn without_a_known_token_nobody_enters() {
         assert_eq!(error.kind(), Kind::Invalid, "{error}");
         assert!(error.message().contains("token"), "{error}");
     }
-    assert_eq!(crate::refused(&server, "native", "token"), 4);
+    assert_eq!(crate::secure::refused(&server, "native", "token"), 4);
     connect(&address, "events", SECRET).unwrap();
     let text = log.text();
     assert!(text.contains("a token that is not known, by a client called") && text.contains("reason=\"token\""));
@@ -74,7 +74,7 @@ fn a_token_allows_what_its_rights_say_and_nothing_else() {
         assert_eq!(error.kind(), Kind::Invalid, "call {at}: {error}");
         assert!(error.message().contains("right"), "call {at}: {error}");
     }
-    assert_eq!(crate::refused(&server, "native", "right"), 6);
+    assert_eq!(crate::secure::refused(&server, "native", "right"), 6);
     assert!(log::collect().text().contains("`run` needs the right `admin`, which this token has not here"));
     let all = connect(&address, "events", WRONG).unwrap();
     assert_eq!(&all.get(&key).unwrap().unwrap()[..], b"hello");

@@ -1,7 +1,7 @@
 //! The alerts, as Prometheus's own checker and tester see them.
 
-use crate::dashboard::{exported, names_in};
-use crate::scene::Scene;
+use crate::seen::dashboard::{exported, names_in};
+use crate::seen::scene::Scene;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,7 +10,7 @@ pub(crate) fn rules() -> PathBuf {
 }
 
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().to_path_buf()
 }
 
 fn promtool(arguments: &[&str], file: &Path) -> (bool, String) {

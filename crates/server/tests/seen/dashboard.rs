@@ -3,8 +3,8 @@
 //! *Not here*: Grafana itself, which Debian does not have; its expressions are asked of a real Prometheus
 //! (`prometheus.rs`).
 
-use crate::alerts::root;
-use crate::scene::Scene;
+use crate::seen::alerts::root;
+use crate::seen::scene::Scene;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Probes, and clients that behave badly.
 
-use crate::scene::{Scene, get};
+use crate::seen::scene::{Scene, get};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ fn slow_clients_are_shown_out() {
         assert!(from.elapsed() < Duration::from_secs(20), "nobody is served while slow clients hold the server");
         std::thread::sleep(Duration::from_millis(100));
     };
-    let of = |name: &str| crate::scene::value(&page, name).unwrap();
+    let of = |name: &str| crate::seen::scene::value(&page, name).unwrap();
     assert!(of("forebay_refused_total{listener=\"http\",reason=\"limit\"}") >= 16.0, "{page}");
     assert!(of("forebay_connections_ended_total{listener=\"http\",reason=\"deadline\"}") >= 1.0, "{page}");
     for mut stream in slow {

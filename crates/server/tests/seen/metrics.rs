@@ -1,6 +1,6 @@
 //! `/metrics`: values that are right, names that follow the conventions, as Prometheus's own checker sees them.
 
-use crate::scene::{EVENTS, FRAGMENT_BYTES, Scene, get, value};
+use crate::seen::scene::{EVENTS, FRAGMENT_BYTES, Scene, get, value};
 use forebay_core::{GapCause, RingOutcome, RingPut, RingSources};
 use forebay_store::DebugStats;
 use std::collections::{BTreeMap, BTreeSet};
@@ -246,7 +246,7 @@ fn every_metric_is_documented() {
     let scene = Scene::new();
     let _lease = scene.fill();
     let page = scene.get("/metrics");
-    let docs = std::fs::read_to_string(crate::alerts::root().join("docs/monitoring.md")).unwrap();
+    let docs = std::fs::read_to_string(crate::seen::alerts::root().join("docs/monitoring.md")).unwrap();
     let rows: BTreeMap<&str, &str> = docs
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))

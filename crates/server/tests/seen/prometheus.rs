@@ -1,8 +1,8 @@
 //! A real Prometheus that scrapes a server, evaluates the alerts, and answers what the dashboard asks.
 
-use crate::alerts::rules;
-use crate::dashboard::{expressions, model};
-use crate::scene::{EVENTS, Scene};
+use crate::seen::alerts::rules;
+use crate::seen::dashboard::{expressions, model};
+use crate::seen::scene::{EVENTS, Scene};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,7 @@
 //! The end of a server: what is under way is answered, and clients are told.
 
-use crate::raw::{get, get_any, leases, outcomes, put};
-use crate::scene::{Scene, until};
+use crate::session::raw::{get, get_any, leases, outcomes, put};
+use crate::session::scene::{Scene, until};
 use forebay_core::{Bounds, Call};
 use forebay_wire::{FrameKind, WireRange};
 use std::time::{Duration, Instant};

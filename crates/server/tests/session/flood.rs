@@ -1,7 +1,7 @@
 //! More connections, and more bytes, than are allowed.
 
-use crate::raw::{Raw, hello};
-use crate::scene::{Scene, WINDOW, until};
+use crate::session::raw::{Raw, hello};
+use crate::session::scene::{Scene, WINDOW, until};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! Clients that vanish in the middle of something: nothing leaks.
 
-use crate::raw::{Raw, frame, get_any, put};
-use crate::scene::{RUN, Scene, until};
+use crate::session::raw::{Raw, frame, get_any, put};
+use crate::session::scene::{RUN, Scene, until};
 use forebay_core::{Bounds, Call};
 use forebay_wire::WireRange;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The same bytes cut in any way have the same answers.
 
-use crate::raw::{Frame, Raw, credit, frame, get, get_any, hello, put};
-use crate::scene::{Scene, WINDOW};
+use crate::session::raw::{Frame, Raw, credit, frame, get, get_any, hello, put};
+use crate::session::scene::{Scene, WINDOW};
 use forebay_core::Call;
 use forebay_wire::{Control, FrameKind, WireReader, WireWriter};
 use rand::rngs::SmallRng;

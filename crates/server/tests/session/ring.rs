@@ -1,7 +1,7 @@
 //! A ring behind a session: frames that are for events, clients that do not take what they asked for.
 
-use crate::raw::{Raw, frame};
-use crate::scene::until;
+use crate::session::raw::{Raw, frame};
+use crate::session::scene::until;
 use forebay_core::{Call, Kind, Report, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, crc32c};
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Limits, Server, ServerConfig};
@@ -181,7 +181,7 @@ fn bytes_that_are_not_as_sent_are_no_fragment() {
         for (checksum, is_good) in [(1, false), (crc32c(&value), true)] {
             let meta = WirePut::encode_all(&[put(checksum)], &Default::default()).unwrap();
             let answer = raw.ask(Call::Put, &meta, &value);
-            let outcome = crate::raw::outcomes(&answer).pop().unwrap();
+            let outcome = crate::session::raw::outcomes(&answer).pop().unwrap();
             assert_eq!(outcome.is_ok(), is_good, "{length}: {outcome:?}");
         }
     }

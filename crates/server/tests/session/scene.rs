@@ -1,6 +1,6 @@
 //! A small store and a server over it, on a Unix socket and on TCP.
 
-use crate::raw::Raw;
+use crate::session::raw::Raw;
 use forebay_core::{Key, Keyspace, PutOptions};
 use forebay_server::{Endpoint, Limits, Server, ServerConfig};
 use forebay_store::{Config, Store};

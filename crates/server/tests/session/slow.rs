@@ -1,7 +1,7 @@
 //! Clients that take nothing, or send nothing of what they began.
 
-use crate::raw::{Raw, frame, get, put};
-use crate::scene::{RUN, Scene, WINDOW, resident_bytes, until};
+use crate::session::raw::{Raw, frame, get, put};
+use crate::session::scene::{RUN, Scene, WINDOW, resident_bytes, until};
 use forebay_core::{Bounds, Call};
 use forebay_wire::{FrameKind, WireRange, WireWriter};
 use std::time::{Duration, Instant};

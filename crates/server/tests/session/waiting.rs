@@ -1,7 +1,7 @@
 //! Requests that wait: for space, for events, for what a run does.
 
-use crate::raw::{Raw, frame, get, get_any, leases, outcomes, put, put_as};
-use crate::scene::{RUN, Scene, until};
+use crate::session::raw::{Raw, frame, get, get_any, leases, outcomes, put, put_as};
+use crate::session::scene::{RUN, Scene, until};
 use forebay_core::{Bounds, Call, Kind, PutOptions, PutOutcome};
 use forebay_wire::{Control, FrameKind, WireJudgement, WireVerdict, WireWriter};
 use std::time::{Duration, Instant};
@@ -342,7 +342,7 @@ fn who_goes_while_it_waits_is_counted_until_its_work_is_done() {
     let mut served = 0;
     for _ in 0..60 {
         let mut raw = scene.stranger();
-        let hello = crate::raw::hello(1 << 20);
+        let hello = crate::session::raw::hello(1 << 20);
         if std::io::Write::write_all(&mut raw.socket, &[&hello[..], &bytes].concat()).is_ok()
             && raw.try_frame().is_some()
         {
@@ -352,7 +352,8 @@ fn who_goes_while_it_waits_is_counted_until_its_work_is_done() {
     assert!((1..=8).contains(&served), "{served} at once");
     until("they can come back", || {
         let mut raw = scene.stranger();
-        std::io::Write::write_all(&mut raw.socket, &crate::raw::hello(1 << 20)).is_ok() && raw.try_frame().is_some()
+        std::io::Write::write_all(&mut raw.socket, &crate::session::raw::hello(1 << 20)).is_ok()
+            && raw.try_frame().is_some()
     });
 }
 

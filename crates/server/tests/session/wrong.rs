@@ -1,7 +1,7 @@
 //! Input that no client should send: a clear error, the end of that connection, and of no other.
 
-use crate::raw::{Raw, credit, frame, get, hello, outcomes, put, sealed};
-use crate::scene::{Scene, WINDOW, resident_bytes};
+use crate::session::raw::{Raw, credit, frame, get, hello, outcomes, put, sealed};
+use crate::session::scene::{Scene, WINDOW, resident_bytes};
 use forebay_core::{Call, Kind};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello};
 

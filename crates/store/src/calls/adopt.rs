@@ -169,7 +169,7 @@ impl Engine {
 
 /// What adoption promises to calls beside it, in its own steps: two cells stand for all, and a run that is not known yet begins
 /// under the map in force or under the one that is adopted, never under both.
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models {
     use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use loom::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Puts, updates, results and conflicts beside the close of their store.
 
+use crate::close::{closed_or_outlasted, open_when_free, race, stored};
 use crate::common::{TempDir, assert_balanced, key, put, sealed_events, small_config};
-use crate::{closed_or_outlasted, open_when_free, race, stored};
 use forebay_store::core::{Bounds, Kind, Result};
 use forebay_store::{PutOptions, PutOutcome, Store};
 use std::time::Duration;

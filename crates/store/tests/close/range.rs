@@ -1,7 +1,7 @@
 //! Guards of `range`, `get` and their kin beside the close of their store.
 
+use crate::close::{closed_or_outlasted, open_when_free, race, stored};
 use crate::common::{TempDir, key, put, sealed_events, small_config};
-use crate::{closed_or_outlasted, open_when_free, race, stored};
 use forebay_store::core::{Bounds, Kind, Result};
 use forebay_store::{Fragment, Sources, Store};
 use std::sync::atomic::{AtomicBool, Ordering};

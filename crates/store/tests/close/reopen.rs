@@ -1,8 +1,8 @@
 //! `close`, then `open`: the lock is let go for certain, and opening waits a moment for it.
 
+use crate::close::stall::two_levels;
+use crate::close::stored;
 use crate::common::{TempDir, key, put, refused, sealed_events, small_config};
-use crate::stall::two_levels;
-use crate::stored;
 use forebay_store::core::Kind;
 use forebay_store::{Config, LedgerBy, PutOptions, Store, WarmDevice, check};
 use std::sync::Barrier;

@@ -1,7 +1,7 @@
 //! Windows beside the close of their ring.
 
+use crate::close::{closed_or_outlasted, open_when_free, race};
 use crate::common::TempDir;
-use crate::{closed_or_outlasted, open_when_free, race};
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingSources, Window};
 use forebay_store::core::{Kind, ManualClock, RingKeyspace, SourceId, SourceSchema};
 use std::path::Path;

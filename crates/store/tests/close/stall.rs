@@ -1,7 +1,7 @@
 //! `close` while a device stalls, and a second `close` beside the first.
 
+use crate::close::{open_when_free, stored};
 use crate::common::{TempDir, key, put, sealed_events, small_config};
-use crate::{open_when_free, stored};
 use forebay_store::{Config, PutOptions, Store, WarmDevice};
 use forebay_testkit::media::{FaultyDevice, SimDevice};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::RUN;
 use crate::common::{assert_balanced, genuine, key, payload, put, sealed_events, sources_of};
-use crate::{BYTES_MAX, THREADS, check, count, feed, number, open, primary, put_tagged, together};
+use crate::concurrent::{BYTES_MAX, THREADS, check, count, feed, number, open, primary, put_tagged, together};
 use forebay_store::core::{Bounds, Kind, LiveState, Token};
 use forebay_store::{GetAny, Lease, PutOptions, PutOutcome, Sources};
 use std::collections::{BTreeMap, BTreeSet};

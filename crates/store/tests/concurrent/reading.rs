@@ -2,7 +2,7 @@
 
 use crate::common::fixture::RUN;
 use crate::common::{assert_balanced, eventually, genuine, key, payload, put, sealed_events, small_config};
-use crate::{BYTES_MAX, THREADS, check, count, feed, open, primary, together};
+use crate::concurrent::{BYTES_MAX, THREADS, check, count, feed, open, primary, together};
 use forebay_store::core::{Bounds, Kind};
 use forebay_store::{PutOutcome, Store};
 use rand::rngs::SmallRng;

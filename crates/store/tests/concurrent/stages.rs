@@ -2,7 +2,7 @@
 
 use crate::common::fixture::RUN;
 use crate::common::{assert_balanced, eventually, key, put, small_config};
-use crate::{THREADS, check, feed, number, open, primary, together};
+use crate::concurrent::{THREADS, check, feed, number, open, primary, together};
 use forebay_store::core::{Completeness, Keyspace, Kind, Source};
 use forebay_store::{GetAny, PutOutcome, ResultFragment, RunState, Sampling, Store};
 // Compiled with the test, so that ThreadSanitizer sees its locking.
@@ -104,7 +104,7 @@ fn masks_that_come_and_go_beside_puts_keep_no_event() {
                 for event in 0..events {
                     // The masked source comes last: in time, attached, or late.
                     (0..3).for_each(|source| {
-                        let outcome = crate::put_tagged(&store, event, source, event);
+                        let outcome = crate::concurrent::put_tagged(&store, event, source, event);
                         assert_ne!(outcome, PutOutcome::Duplicate);
                         late.fetch_add(u64::from(outcome == PutOutcome::Late), Ordering::Relaxed);
                     });

@@ -3,7 +3,7 @@
 
 use crate::common::fixture::RUN;
 use crate::common::key;
-use crate::life::{LEASE, LOGS, Life, Plan, unknown};
+use crate::decisions::life::{LEASE, LOGS, Life, Plan, unknown};
 use forebay_store::core::{Kind, LiveState};
 use forebay_store::{PutOptions, PutOutcome};
 
@@ -68,7 +68,7 @@ fn a_verdict_about_an_event_on_two_devices_is_durable_on_both() {
         for source in 0..2 {
             let life = on_devices(Plan::new().impatient(), [0, 1]);
             let token = life.lease(EVENT);
-            life.devices[stalled].stall_writes(LOGS, crate::life::DAY);
+            life.devices[stalled].stall_writes(LOGS, crate::decisions::life::DAY);
             unknown(life.reject(EVENT, &token), "a verdict that one of two devices does not have");
             assert_eq!(life.find(EVENT), None, "it is decided");
             life.in_lives_with_hot(|life| assert_eq!(life.find(EVENT), None));
@@ -113,7 +113,7 @@ fn a_device_knows_the_verdict_before_it_has_more_of_the_event() {
     assert_eq!(persisted(&life, EVENT, 0), 0);
     turn_to(&life, 1);
     life.accept(EVENT, &life.lease(EVENT)).unwrap();
-    life.devices[1].stall_writes(LOGS, crate::life::DAY);
+    life.devices[1].stall_writes(LOGS, crate::decisions::life::DAY);
     let _ = life.try_put(EVENT, 1, true).unwrap();
     let states =
         life.simulated.iter().map(|device| life.opened_on(None, vec![device.power_off(1)]).unwrap().state(EVENT));
@@ -156,7 +156,7 @@ fn a_decision_waits_for_no_device_that_has_nothing_of_its_event() {
     for device in 0..2 {
         let life = on_devices(Plan::new(), [device; 2]);
         let tokens = life.lease(EVENT);
-        life.devices[1 - device].stall(crate::life::DAY);
+        life.devices[1 - device].stall(crate::decisions::life::DAY);
         let verdict = life.unhindered("a verdict about an event of another device", |store| {
             store.reject(&store.schema().primary(&[RUN, EVENT]).unwrap(), &tokens)
         });

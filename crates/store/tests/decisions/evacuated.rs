@@ -3,7 +3,7 @@
 use crate::common::eventually;
 use crate::common::fixture::RUN;
 use crate::common::key;
-use crate::life::{CONTAINERS, LEASE, Life, Plan, bytes, until};
+use crate::decisions::life::{CONTAINERS, LEASE, Life, Plan, bytes, until};
 use forebay_store::PutOptions;
 use forebay_store::core::{Level, LiveState};
 

@@ -2,7 +2,7 @@
 
 use crate::common::eventually;
 use crate::common::fixture::RUN;
-use crate::life::{Life, Plan, WITHIN};
+use crate::decisions::life::{Life, Plan, WITHIN};
 use forebay_store::core::{AttributeSchema, Completeness, Kind, Level, LiveState, RunConfig, Token};
 
 /// More than a log of a device has blocks: each verdict that is waited for takes one.

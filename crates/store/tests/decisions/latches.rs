@@ -4,7 +4,7 @@
 use crate::common::eventually;
 use crate::common::fixture::RUN;
 use crate::common::key;
-use crate::life::{CONTAINERS, DAY, Life, Plan, until};
+use crate::decisions::life::{CONTAINERS, DAY, Life, Plan, until};
 use forebay_store::core::{Completeness, Kind};
 use forebay_store::{InhibitClass, PutOptions};
 use std::time::Duration;

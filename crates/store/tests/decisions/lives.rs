@@ -5,7 +5,7 @@
 //! `FOREBAY_DECISIONS_LIVES` how many lives follow one another for each.
 
 use crate::common::fixture::RUN;
-use crate::life::{CONTAINERS, DAY, LOGS, Life, Plan};
+use crate::decisions::life::{CONTAINERS, DAY, LOGS, Life, Plan};
 use forebay_store::core::{Error, Kind, LiveState};
 use forebay_testkit::media::{SimDevice, SimMedium};
 use parking_lot::Mutex;

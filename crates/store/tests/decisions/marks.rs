@@ -3,7 +3,7 @@
 
 use crate::common::eventually;
 use crate::common::fixture::RUN;
-use crate::life::{DAY, LOGS, Life, Plan, unknown};
+use crate::decisions::life::{DAY, LOGS, Life, Plan, unknown};
 use forebay_store::core::{AttributeSchema, Completeness, Kind, Level, LiveState, Result};
 use forebay_store::{PutOptions, SourceState, Sources, Store};
 

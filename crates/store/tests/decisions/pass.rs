@@ -1,6 +1,6 @@
 //! What is decided about an event while it is on its way down goes with it: its stage, its verdict, its failures.
 
-use crate::life::{CONTAINERS, Found, LEASE, Life, Plan, until};
+use crate::decisions::life::{CONTAINERS, Found, LEASE, Life, Plan, until};
 use forebay_store::core::{Level, LiveState};
 use forebay_store::{GetAny, Sources};
 use forebay_testkit::media::{Fault, Operation};

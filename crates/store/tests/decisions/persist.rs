@@ -3,7 +3,7 @@
 
 use crate::common::fixture::RUN;
 use crate::common::{eventually, key};
-use crate::life::{CONTAINERS, LEASE, LOGS, Life, Plan, WITHIN, bytes, try_put, unknown, until};
+use crate::decisions::life::{CONTAINERS, LEASE, LOGS, Life, Plan, WITHIN, bytes, try_put, unknown, until};
 use forebay_store::core::{Completeness, Kind, Level, LiveState};
 use forebay_store::{Accept, PutOutcome, Sources, measure};
 use std::time::{Duration, Instant};

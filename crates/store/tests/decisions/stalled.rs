@@ -3,7 +3,7 @@
 
 use crate::common::fixture::RUN;
 use crate::common::key;
-use crate::life::{LEASE, Life, Plan, WITHIN, bytes, until};
+use crate::decisions::life::{LEASE, Life, Plan, WITHIN, bytes, until};
 use forebay_store::core::{Completeness, Level, LiveState, Result, Token};
 use forebay_store::{GetAny, PutOptions, PutOutcome, RunState, Sources, Store};
 use std::sync::Arc;
@@ -270,7 +270,7 @@ fn run_control(what: &str, call: impl Fn(&Store) -> Result<()> + Sync, holds: im
     life.persist(BLOCK, 0);
     let first = hinders_nobody(&life, what, &call);
     if first.is_err() {
-        crate::life::unknown(first, what);
+        crate::decisions::life::unknown(first, what);
         life.eventually_ok(what, |life| call(&life.store));
     }
     life.in_lives_with_hot(|life| assert!(holds(life), "{what} is not in force"));

@@ -3,7 +3,7 @@
 //! holds without the hot level too.
 
 use crate::common::eventually;
-use crate::life::{DAY, LEASE, LOGS, Life, Plan, WITHIN, bytes, unknown};
+use crate::decisions::life::{DAY, LEASE, LOGS, Life, Plan, WITHIN, bytes, unknown};
 use forebay_store::core::{Completeness, Kind, Level, LiveState, Result, Token};
 use forebay_store::{Accept, PutOutcome, ResultFragment, Sources};
 use std::time::Duration;

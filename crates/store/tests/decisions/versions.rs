@@ -1,6 +1,6 @@
 //! Updates beside persisted puts, cut off, and read back: of the versions that were answered for one is always found.
 
-use crate::life::{CONTAINERS, Life, Plan, bytes, killed, try_put, unknown};
+use crate::decisions::life::{CONTAINERS, Life, Plan, bytes, killed, try_put, unknown};
 use forebay_media::limits::PAYLOAD_ALIGN;
 use forebay_store::PutOutcome;
 use forebay_store::core::{Kind, Level, LiveState};

@@ -1,6 +1,6 @@
 //! The device that is a directory.
 
-use crate::conformance::{DROP_WAIT, drop_in_flight, pattern, read_all, suite, write_all};
+use crate::device::conformance::{DROP_WAIT, drop_in_flight, pattern, read_all, suite, write_all};
 use forebay_store::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 use forebay_testkit::media::{FaultyDevice, ShiftingDevice};
 use std::io::{self, ErrorKind};

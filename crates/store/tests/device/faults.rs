@@ -1,6 +1,6 @@
 //! Each fault does what it says, at once and through a queue, and nothing else.
 
-use crate::conformance::{pattern, read_all, suite, write_all};
+use crate::device::conformance::{pattern, read_all, suite, write_all};
 use forebay_store::{BLOCK_BYTES, Buffer, Device, FileId, Queue};
 use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice};
 use std::io::{self, ErrorKind};

@@ -1,6 +1,6 @@
 //! The device that forgets what was not synced, and the one that shifts and shortens.
 
-use crate::conformance::{pattern, read_all, suite, write_all};
+use crate::device::conformance::{pattern, read_all, suite, write_all};
 use forebay_store::{BLOCK_BYTES, Device, FileId};
 use forebay_testkit::media::{ShiftingDevice, SimDevice};
 use parking_lot::Mutex;

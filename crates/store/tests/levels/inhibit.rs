@@ -1,7 +1,7 @@
 //! Inhibit where both levels are full: whose turn it is, and that it ends.
 
 use crate::common::{TempDir, eventually, key, put, refused};
-use crate::{create, events_of, two_levels};
+use crate::levels::{create, events_of, two_levels};
 use forebay_store::core::{Bounds, Kind};
 use forebay_store::{Config, InhibitClass, PutOutcome, Store};
 use std::time::Duration;

@@ -93,7 +93,7 @@ struct Told {
 
 fn life(dir: &Path, first: u64, lines: u64, told: &mut BTreeMap<u64, Told>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["kill::child_role", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["levels::kill::child_role", "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, dir)
         .env(FIRST, first.to_string())
         .stdout(Stdio::piped())

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
-use crate::staged;
+use crate::semantics::staged;
 use forebay_store::core::{Keyspace, Kind, Tally};
 use forebay_store::{LedgerBy, LedgerRow, ResultFragment};
 use std::time::Duration;
@@ -150,7 +150,7 @@ fn the_summary_of_a_run_has_all_its_accounts() {
     while let Some(lease) = store.any(1).pop() {
         lease.reject().unwrap();
     }
-    crate::of_stage(&store, "middle")[0].reject().unwrap();
+    crate::semantics::of_stage(&store, "middle")[0].reject().unwrap();
     let producer = store.producer(RUN, "readout-1").unwrap();
     producer.announced(14);
     producer.finish().unwrap();

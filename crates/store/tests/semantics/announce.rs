@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{refused, sealed_events};
-use crate::{single, staged, three};
+use crate::semantics::{single, staged, three};
 use forebay_store::SourceState::{Late, Missing, Present};
 use forebay_store::core::{Kind, LiveState, Source};
 use forebay_store::{OpenEvent, PutOptions, PutOutcome, Sources};

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
-use crate::staged;
+use crate::semantics::staged;
 use forebay_store::SourceState::{Missing, Present};
 use forebay_store::core::{Completeness, Keyspace, Kind, LiveState};
 use forebay_store::{OpenEvent, PutOutcome, ResultFragment};

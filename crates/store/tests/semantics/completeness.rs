@@ -2,7 +2,7 @@
 
 use crate::common::fixture::Fixture;
 use crate::common::sources_of;
-use crate::three;
+use crate::semantics::three;
 use forebay_store::Sources;
 use forebay_store::core::{Completeness, Keyspace, LiveState};
 use std::time::Duration;

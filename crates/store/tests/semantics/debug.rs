@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
-use crate::{of_stage, single, staged};
+use crate::semantics::{of_stage, single, staged};
 use forebay_store::core::{Keyspace, Kind, LiveState, Primary};
 use forebay_store::{ResultFragment, Sources};
 

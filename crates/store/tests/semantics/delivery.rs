@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused};
-use crate::{of_stage, single, staged};
+use crate::semantics::{of_stage, single, staged};
 use forebay_store::core::{Delivery, Filter, Keyspace, Kind, LiveState, Order};
 use forebay_store::{GetAny, PutOutcome, Sources};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, refused, refused_as, sources_of};
-use crate::{single, three};
+use crate::semantics::{single, three};
 use forebay_store::core::{Bounds, Filter, Kind, LiveState};
 use forebay_store::{GetAny, PutOutcome, Sources};
 

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::Fixture;
 use crate::common::{assert_balanced, put, refused};
-use crate::{single, three};
+use crate::semantics::{single, three};
 use forebay_store::core::{Bounds, Kind, Token};
 use forebay_store::{GetAny, PutOptions, Sources, Store};
 

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
-use crate::{staged, three};
+use crate::semantics::{staged, three};
 use forebay_store::SourceState::{Late, Masked, Missing, Present};
 use forebay_store::core::{Kind, LiveState, Source};
 use forebay_store::{SourceStatus, Sources};

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
-use crate::single;
+use crate::semantics::single;
 use forebay_store::ProducerStatus;
 use forebay_store::core::Kind;
 

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{contents, refused, sources_of};
-use crate::{single, three};
+use crate::semantics::{single, three};
 use forebay_store::core::{Kind, LiveState, crc32c};
 use forebay_store::{Arrival, Arrivals, PutOptions, PutOutcome, Sources};
 use std::sync::{Arc, Mutex};

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused, refused_as};
-use crate::{single, staged, three};
+use crate::semantics::{single, staged, three};
 use forebay_store::core::{Completeness, Kind, Live, LiveState, RunConfig, Tally};
 use forebay_store::{PutOptions, PutOutcome, RunState};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused, sources_of};
-use crate::{of_stage, staged};
+use crate::semantics::{of_stage, staged};
 use forebay_store::core::{Filter, Kind, LiveState};
 use forebay_store::{PutOutcome, ResultFragment, Sample, Sampling, Sources};
 use std::collections::BTreeSet;

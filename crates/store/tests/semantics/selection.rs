@@ -2,7 +2,7 @@
 
 use crate::common::fixture::Fixture;
 use crate::common::{refused, refused_as, sources_of};
-use crate::{single, three};
+use crate::semantics::{single, three};
 use forebay_store::core::{Filter, Kind, LiveState};
 use forebay_store::{GetAny, Sources};
 use std::time::Duration;

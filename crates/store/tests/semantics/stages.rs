@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{refused, sources_of};
-use crate::{of_stage, staged};
+use crate::semantics::{of_stage, staged};
 use forebay_store::core::{Kind, LiveState, RunConfig, Source};
 use forebay_store::{GetAny, Lease, ResultFragment, Sources};
 use std::time::Duration;

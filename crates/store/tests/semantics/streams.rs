@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;
-use crate::staged;
+use crate::semantics::staged;
 use forebay_store::core::limits::STREAMS_MAX;
 use forebay_store::core::{Bounds, Keyspace, Kind, LiveState, Result, Source, Token};
 use forebay_store::{Accept, LedgerBy, ResultFragment, Sources};

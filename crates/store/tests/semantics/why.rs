@@ -2,7 +2,7 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, refused};
-use crate::staged;
+use crate::semantics::staged;
 use forebay_store::core::{Key, Kind};
 use std::time::Duration;
 

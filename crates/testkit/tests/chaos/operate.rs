@@ -2,8 +2,8 @@
 
 use super::books::{Books, Ending};
 use super::scene::{BY_HAND, SOURCES, Scene, check, payload};
-use engine::{PutOptions, PutOutcome, Sampler, Sampling, Store};
 use forebay_core::{Attributes, Kind, Result, Tally};
+use forebay_store::{PutOptions, PutOutcome, Sampler, Sampling, Store};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::sync::atomic::Ordering;
@@ -297,7 +297,7 @@ impl<'s> Operator<'s> {
             accepted.drain(from..).collect()
         };
         for primary in taken {
-            let event = self.store.get_event(&primary, &engine::Sources::All);
+            let event = self.store.get_event(&primary, &forebay_store::Sources::All);
             match self.books.expect("an accepted event", event).flatten() {
                 Some(event) => {
                     for fragment in &event.fragments {

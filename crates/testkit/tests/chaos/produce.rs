@@ -3,9 +3,9 @@
 
 use super::books::{Books, EventName, Finished};
 use super::scene::{SOURCES, Scene, payload};
-use engine::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
 use forebay_core::{Attributes, Error, Kind, Result, Tally};
 use forebay_media::warm::DirectoryDevice;
+use forebay_store::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
 use forebay_testkit::TempDir;
 use forebay_testkit::media::{Fault, FaultyDevice, Operation};
 use rand::RngExt;
@@ -225,7 +225,7 @@ fn a_put_to_be_persisted_is_booked_as_stored_only_where_it_is() -> Result<()> {
         .map_err(|error| Error::unavailable("the device").with_source(error))?;
     let device = FaultyDevice::new(Arc::new(inner));
     let mut config = scene.config();
-    config.warm = vec![engine::WarmDevice::device(device.clone(), 4 << 20)];
+    config.warm = vec![forebay_store::WarmDevice::device(device.clone(), 4 << 20)];
     let store = Store::create(&dir.path().join("events"), &scene.keyspace, config)?;
     store.run_open(1, &scene.keyspace.run)?;
     let (books, producers, name) = (Books::default(), HashMap::new(), "readout".to_owned());

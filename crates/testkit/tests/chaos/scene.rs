@@ -3,8 +3,8 @@
 
 use super::books::EventName;
 use super::clock::JumpingClock;
-use engine::{Config, Sources, WarmDevice};
 use forebay_core::{AttributeSchema, Completeness, Error, Key, KeySchema, Keyspace, Primary, Result, RunConfig, Token};
+use forebay_store::{Config, Sources, WarmDevice};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

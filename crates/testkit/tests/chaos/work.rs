@@ -2,8 +2,8 @@
 
 use super::books::{Books, Ending};
 use super::scene::{FAST, FINAL, RESULT_ACCEPT, RESULT_PASS, Scene, check, payload};
-use engine::{Accept, GetAny, Lease, Sources, Store};
 use forebay_core::{Kind, Primary, Result, ResultFragment, Tally, Token};
+use forebay_store::{Accept, GetAny, Lease, Sources, Store};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::sync::atomic::Ordering;

@@ -1,14 +1,15 @@
 //! Runs tests that are built: several programs side by side, each one's output in one piece; counts their results.
 //!
-//! *Invariants*: a program that fails without a failed test (a crash, a signal) is one failure; no test at all in a
-//! whole run is a failure too: a check that cannot fail is a defect.
+//! *Invariants*: a program that fails without a failed test (a crash, a signal) is one failure; so is one that ran other tests
+//! than it lists, and a whole run without any test: a check that cannot fail is a defect.
 
 use super::Outcome;
-use super::built::Built;
+use super::built::{Built, Kind};
 use super::screen::Log;
 use super::smoke::recorded_frames;
 use crate::Result;
 use crate::child::{self, Listener};
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -37,56 +38,99 @@ impl Listener for Piece<'_> {
     }
 }
 
-/// Runs all of these with these variables set.
-pub(crate) fn run(tests: &[&Built], set: &[(&str, String)], log: &Log<'_>) -> Result<Outcome> {
-    run_but(tests, set, &[], log)
+/// A program of tests, or the tests of one of its subjects.
+struct Part<'a> {
+    built: &'a Built,
+    name: String,
+    tests: Vec<String>,
 }
 
-/// The same without the tests of these names.
-pub(crate) fn run_but(tests: &[&Built], set: &[(&str, String)], skip: &[&str], log: &Log<'_>) -> Result<Outcome> {
-    let (next, passed, total) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(Outcome::default()));
+/// Runs all of these with these variables set.
+pub(crate) fn run(tests: &[&Built], set: &[(&str, String)], log: &Log<'_>) -> Result<Outcome> {
+    run_chosen(tests, set, &|_| true, log)
+}
+
+/// The same, only the tests with names that are chosen.
+pub(crate) fn run_chosen(
+    tests: &[&Built],
+    set: &[(&str, String)],
+    chosen: &dyn Fn(&str) -> bool,
+    log: &Log<'_>,
+) -> Result<Outcome> {
+    let (mut parts, mut outcome) = (Vec::new(), Outcome::default());
+    for built in tests {
+        let mut names = list(built)?;
+        names.retain(|name| chosen(name));
+        let all = names.len();
+        // A data file that may not be copied into the project is no reason to fail where it is missing.
+        names.retain(|name| !name.contains("real_frames") || recorded_frames().is_some());
+        if names.len() < all {
+            let left_out = all - names.len();
+            outcome
+                .notes
+                .push(format!("{}: not run: {left_out} with recorded frames, whose file is missing", built.name()));
+        }
+        parts.extend(parts_of(built, names));
+    }
+    let (next, passed, total) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(outcome));
     let hand = || -> Result<()> {
-        while let Some(built) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = one(built, set, skip, log)?;
+        while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = one(part, set, log)?;
             passed.fetch_add(outcome.passed, Ordering::Relaxed);
             total.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
-            let begun = next.load(Ordering::Relaxed).min(tests.len());
-            log.status(&format!("{begun} of {} programs, {} passed", tests.len(), passed.load(Ordering::Relaxed)));
+            let begun = next.load(Ordering::Relaxed).min(parts.len());
+            log.status(&format!("{begun} of {} programs, {} passed", parts.len(), passed.load(Ordering::Relaxed)));
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let hands: Vec<_> = (0..AT_A_TIME.min(tests.len())).map(|_| scope.spawn(hand)).collect();
+        let hands: Vec<_> = (0..AT_A_TIME.min(parts.len())).map(|_| scope.spawn(hand)).collect();
         hands.into_iter().try_for_each(|hand| hand.join().unwrap_or_else(|_| Err("a hand panicked".into())))
     })?;
     Ok(some(total.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
-fn one(built: &Built, set: &[(&str, String)], skip: &[&str], log: &Log<'_>) -> Result<Outcome> {
+/// The names of all its tests.
+fn list(built: &Built) -> Result<Vec<String>> {
+    let said = child::output(built.command().args(["--list", "--format=terse"]))?;
+    Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// A program of tests runs once for each subject: what a test measures of its process, forks or kills is not another subject's.
+fn parts_of(built: &Built, tests: Vec<String>) -> Vec<Part<'_>> {
+    let mut subjects: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for test in tests {
+        let subject = test.split_once("::").filter(|_| built.kind == Kind::Tests).map_or("", |(subject, _)| subject);
+        subjects.entry(subject.to_owned()).or_default().push(test);
+    }
+    let name = |subject: &str| format!("{} {subject}", built.name()).trim_end().to_owned();
+    subjects.into_iter().map(|(subject, tests)| Part { built, name: name(&subject), tests }).collect()
+}
+
+fn one(part: &Part<'_>, set: &[(&str, String)], log: &Log<'_>) -> Result<Outcome> {
     let piece = Piece { log, text: Mutex::default(), cpu: Mutex::default() };
     let from = Instant::now();
-    let mut command = built.command();
-    // A data file that may not be copied into the project is no reason to fail where it is missing. Only there: a program without
-    // the harness takes the option for something else.
-    if built.package == "forebay-daq" && recorded_frames().is_none() {
-        command.args(["--skip", "real_frames"]);
-    }
-    for name in skip {
-        command.args(["--skip", name]);
-    }
-    let ended = child::stream(command.envs(set.iter().map(|(name, value)| (name, value))), &piece)?;
+    let mut command = part.built.command();
+    // The pinned compiler's harness says times if it is told that it may.
+    command.env("RUSTC_BOOTSTRAP", "1").args(["-Zunstable-options", "--report-time", "--exact"]).args(&part.tests);
+    let ended = child::follow(command.envs(set.iter().map(|(name, value)| (name, value))), &piece)?;
     let (wall, cpu) = (from.elapsed().as_secs_f64(), piece.cpu.into_inner().unwrap_or_else(PoisonError::into_inner));
-    let name = built.name();
+    let (name, count_of) = (&part.name, part.tests.len());
     let text = piece.text.into_inner().unwrap_or_else(PoisonError::into_inner);
-    log.block(&format!("\n{name}: {wall:.1} s, {:.1} s of processor time\n{text}", cpu.as_secs_f64()));
+    log.block(&format!(
+        "\n{name}: {count_of} tests, {wall:.1} s, {:.1} s of processor time\n{text}",
+        cpu.as_secs_f64()
+    ));
     let mut outcome = count(&ended.stdout, ended.success);
-    let results = ended.stdout.lines().filter_map(|line| line.strip_prefix("test result: "));
-    let left_out: u64 = results.map(|counts| number_of(counts, "filtered")).sum();
-    if left_out > 0 && skip.is_empty() {
-        outcome.notes.push(format!("not run: {left_out} with recorded frames, whose file is missing"));
+    if outcome.failed == 0 && outcome.passed != count_of as u64 {
+        outcome.failed = 1;
+        outcome.notes.push(format!("{} of {count_of} tests ran", outcome.passed));
     }
     for note in &mut outcome.notes {
         *note = format!("{name}: {note}");
+    }
+    for (test, _) in &mut outcome.times {
+        *test = format!("{} {test}", part.built.name());
     }
     Ok(outcome)
 }
@@ -113,6 +157,15 @@ fn number_of(counts: &str, word: &str) -> u64 {
     at.and_then(|at| words.get(at.wrapping_sub(1))?.parse::<u64>().ok()).unwrap_or(0)
 }
 
+/// A line about a test without its time, such as ` <0.012s>` at its end, and the time.
+fn timed(line: &str) -> (&str, Option<f64>) {
+    let time = |rest: &str| rest.strip_suffix("s>").and_then(|seconds| seconds.parse().ok());
+    match line.rsplit_once(" <").map(|(said, rest)| (said, time(rest))) {
+        Some((said, Some(seconds))) => (said, Some(seconds)),
+        _ => (line, None),
+    }
+}
+
 /// Adds up the `test result` lines; a failure that they do not show (a build, a crash) counts as one.
 fn count(stdout: &str, success: bool) -> Outcome {
     let mut outcome = Outcome::default();
@@ -120,8 +173,14 @@ fn count(stdout: &str, success: bool) -> Outcome {
         if let Some(counts) = line.strip_prefix("test result: ") {
             outcome.passed += number_of(counts, "passed");
             outcome.failed += number_of(counts, "failed");
-        } else if line.starts_with("test ") && line.ends_with("FAILED") {
-            outcome.notes.push(line.to_owned());
+        } else if let Some(said) = line.strip_prefix("test ") {
+            let (said, seconds) = timed(said);
+            if said.ends_with("FAILED") {
+                outcome.notes.push(format!("test {said}"));
+            }
+            if let (Some(seconds), Some((name, _))) = (seconds, said.split_once(" ... ")) {
+                outcome.times.push((name.to_owned(), seconds));
+            }
         }
     }
     if outcome.failed == 0 && !success {
@@ -141,6 +200,13 @@ mod tests {
                     test b ... FAILED\ntest result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
         let outcome = count(text, false);
         assert_eq!((outcome.passed, outcome.failed, outcome.notes.len()), (15, 2, 1));
+    }
+
+    #[test]
+    fn times_are_read_and_are_not_the_name() {
+        let outcome = count("test a::b ... ok <0.012s>\ntest c ... FAILED <2.500s>\ntest d ... ok\n", true);
+        assert_eq!(outcome.times, [("a::b".to_owned(), 0.012), ("c".to_owned(), 2.5)]);
+        assert_eq!(outcome.notes[0], "test c ... FAILED");
     }
 
     #[test]

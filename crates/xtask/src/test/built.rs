@@ -1,22 +1,27 @@
-//! The one build of the workspace: libraries, programs, examples and tests in the profile `checked`, by one call of cargo.
+//! What the steps run, in the profile `checked`: one build of libraries, programs, examples and tests, and one of the simulator.
 //!
-//! *Invariants*: every step that runs a program of the project takes it from here, so that nothing is compiled twice.
+//! ```text
+//! build       the workspace, as users have it ─▶ tests, examples, demos, benchmarks
+//! build-sim   the simulator, with planted faults that it can switch on; what others wrote is there already
+//! ```
+//!
+//! *Invariants*: every step that runs a program of the project takes it from here, so that nothing is compiled twice. No test
+//! beside those of the simulator runs code with planted faults.
 
-use super::Context;
 use super::screen::Log;
-use crate::{Result, child};
+use super::{Context, slow};
+use crate::{Result, checked, child};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Fast enough, with assertions: see Cargo.toml.
-pub(crate) const PROFILE: &str = "checked";
-
 /// Purpose of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Tests, of a library, a program or a file in `tests`.
-    Test,
+    /// The unit tests of a library or a program.
+    UnitTests,
+    /// A program of tests, one module for each subject.
+    Tests,
     /// An example.
     Example,
     /// A program that people start.
@@ -36,6 +41,8 @@ pub(crate) struct Built {
     /// Directory of the package, in which its tests run.
     pub(crate) dir: PathBuf,
     pub(crate) program: PathBuf,
+    /// Whether it runs as on a slow machine: see [`super::slow`].
+    pub(crate) slow: bool,
 }
 
 impl Built {
@@ -46,19 +53,30 @@ impl Built {
 
     /// A command that starts it as cargo would.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = if self.slow { slow::command(&self.program) } else { Command::new(&self.program) };
         command.current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir).env("CARGO_PKG_NAME", &self.package);
         command
     }
 }
 
-/// Builds everything.
-pub(crate) fn everything(log: &Log<'_>) -> Result<Vec<Built>> {
-    let arguments = ["build", "--workspace", "--all-targets", "--profile", PROFILE];
-    let ended = child::stream_errors(child::cargo(&arguments).arg("--message-format=json-render-diagnostics"), log)?;
+/// Builds everything but the simulator.
+pub(crate) fn everything(context: &Context, log: &Log<'_>) -> Result<Vec<Built>> {
+    let what = ["--workspace", "--lib", "--bins", "--examples", "--tests"];
+    cargo_build(&[&what[..], &checked::APART].concat(), context, log)
+}
+
+/// Builds the simulator and its tests; all packages are named so that what others wrote has the features that it has in the other build.
+pub(crate) fn simulator(context: &Context, log: &Log<'_>) -> Result<Vec<Built>> {
+    cargo_build(&["--workspace", "--exclude", "forebay-fuzz", "--bin", "forebay-sim", "--test", "sim"], context, log)
+}
+
+fn cargo_build(what: &[&str], context: &Context, log: &Log<'_>) -> Result<Vec<Built>> {
+    let ended =
+        child::stream_errors(checked::cargo("build", what).arg("--message-format=json-render-diagnostics"), log)?;
+    let slow = context.load.is_some();
     match ended.success {
-        true => Ok(ended.stdout.lines().filter_map(read).collect()),
-        false => Err("the workspace does not build".into()),
+        true => Ok(ended.stdout.lines().filter_map(read).map(|built| Built { slow, ..built }).collect()),
+        false => Err("it does not build".into()),
     }
 }
 
@@ -76,17 +94,18 @@ fn read(message: &str) -> Option<Built> {
         None => dir.file_name()?.to_string_lossy().into_owned(),
     };
     let kind = match (message["profile"]["test"].as_bool()?, message["target"]["kind"][0].as_str()?) {
-        (true, _) => Kind::Test,
+        (true, "test") => Kind::Tests,
+        (true, _) => Kind::UnitTests,
         (false, "example") => Kind::Example,
         (false, "cdylib") => Kind::Library,
         (false, _) => Kind::Program,
     };
-    Some(Built { kind, package, target: message["target"]["name"].as_str()?.to_owned(), dir, program })
+    Some(Built { kind, package, target: message["target"]["name"].as_str()?.to_owned(), dir, program, slow: false })
 }
 
 /// The program of this name that the step `build` has made.
 pub(crate) fn program(context: &Context, target: &str) -> Result<Command> {
-    let found = context.built()?.iter().find(|built| built.kind == Kind::Program && built.target == target);
+    let found = context.built().find(|built| built.kind == Kind::Program && built.target == target);
     let mut command = found.ok_or_else(|| format!("no program `{target}` was built"))?.command();
     command.current_dir(child::root());
     Ok(command)
@@ -107,7 +126,7 @@ mod tests {
             .to_string()
         };
         let built = read(&message("path+file:///w/crates/store#forebay-store@0.1.0", "test", true)).unwrap();
-        assert_eq!((built.kind, built.name().as_str()), (Kind::Test, "forebay-store crash"));
+        assert_eq!((built.kind, built.name().as_str()), (Kind::Tests, "forebay-store crash"));
         assert_eq!(built.dir, Path::new("/w/crates/store"));
         assert_eq!(read(&message("path+file:///w/crates/store#0.1.0", "bin", false)).unwrap().package, "store");
         assert_eq!(read(&message("path+file:///w/crates/store#0.1.0", "example", false)).unwrap().kind, Kind::Example);

@@ -23,6 +23,15 @@ impl Extent {
         }
     }
 
+    /// How long it takes from nothing, on two processors of the machines that figures are from.
+    pub(crate) fn takes(self) -> &'static str {
+        match self {
+            Extent::Quick => "about 10 min",
+            Extent::Usual => "20 to 40 min",
+            Extent::Long => "hours",
+        }
+    }
+
     /// Seconds for each fuzz target.
     pub(crate) fn fuzz_seconds(self) -> u64 {
         match self {

@@ -1,9 +1,10 @@
-//! `cargo xtask test`: every check, side by side unless it measures; the cost of each, and all failures, at the end.
+//! `cargo xtask test`: every check, side by side; the cost of each, and all failures, at the end.
 //!
 //! ```text
 //! prepare ──▶ ┐                     ┌─▶ tests, levels, nodes, examples, demos ─▶ ┐
-//! build ──▶ programs of `checked` ──┤   python, chaos                            ├──▶ benchmarks in small ──▶ summary
-//! tidy, fmt, clippy, docs, deny, loom, tsan, fuzz (beside all that) ────────────▶ ┘
+//! build ──▶ programs of `checked` ──┤   python, chaos, benchmarks in small       ├──▶ summary
+//! build-sim ──▶ simulator ──────────┴─▶ simulate ──────────────────────────────▶ ┤
+//! tidy, fmt, clippy, docs, deny, loom, tsan, fuzz (beside all that) ───────────▶ ┘
 //! ```
 //!
 //! *Invariants*: the last line is `N passed, M failed` and nothing else; a step that ran no test at all has failed; a
@@ -14,8 +15,10 @@ mod built;
 mod extent;
 mod schedule;
 mod screen;
+mod slow;
 mod smoke;
 mod steps;
+mod took;
 
 use crate::Result;
 use built::Built;
@@ -23,6 +26,7 @@ use clap::Args;
 use extent::Extent;
 use schedule::{Done, Takes};
 use screen::{Log, Screen};
+use slow::Load;
 use std::sync::OnceLock;
 use std::time::Duration;
 use steps::STEPS;
@@ -42,10 +46,28 @@ pub(crate) struct Options {
     /// List the steps and end.
     #[arg(long)]
     list: bool,
+    /// Only what the programs of the tests do, as on a slow machine: at the lowest priority, beside four busy loops.
+    #[arg(long, conflicts_with_all = ["quick", "long", "only"])]
+    slow_machine: bool,
     /// Seconds per fuzz target; 4 without, 600 with `--long`.
     #[arg(long)]
     fuzz_seconds: Option<u64>,
 }
+
+/// What `--slow-machine` runs.
+const SLOW: [&str; 11] = [
+    "tests",
+    "levels",
+    "nodes",
+    "python",
+    "examples",
+    "demo",
+    "demo-processes",
+    "demo-nodes",
+    "demo-dune",
+    "demo-input",
+    "chaos",
+];
 
 /// How a step ended.
 #[derive(Default)]
@@ -56,13 +78,15 @@ pub(crate) struct Outcome {
     pub(crate) failed: u64,
     /// For the reader: failures by name, and steps that did not run.
     pub(crate) notes: Vec<String>,
+    /// Tests by name, and the seconds that each took.
+    pub(crate) times: Vec<(String, f64)>,
 }
 
 impl Outcome {
     /// One check, with why it failed.
     pub(crate) fn one(failures: Vec<String>) -> Outcome {
         let failed = u64::from(!failures.is_empty());
-        Outcome { passed: 1 - failed, failed, notes: failures }
+        Outcome { passed: 1 - failed, failed, notes: failures, ..Outcome::default() }
     }
 
     /// A check that could not run.
@@ -75,6 +99,7 @@ impl Outcome {
         self.passed += other.passed;
         self.failed += other.failed;
         self.notes.extend(other.notes);
+        self.times.extend(other.times);
     }
 }
 
@@ -96,13 +121,21 @@ pub(crate) struct Step {
 pub(crate) struct Context {
     extent: Extent,
     fuzz_seconds: u64,
+    /// With `--slow-machine`: loops, from when everything is built.
+    load: Option<OnceLock<Load>>,
     built: OnceLock<Vec<Built>>,
+    simulator: OnceLock<Vec<Built>>,
 }
 
 impl Context {
-    /// The programs of the step `build`.
-    pub(crate) fn built(&self) -> Result<&[Built]> {
-        Ok(self.built.get().ok_or("nothing is built")?)
+    fn new(extent: Extent, fuzz_seconds: u64, slow: bool) -> Context {
+        let load = slow.then(OnceLock::new);
+        Context { extent, fuzz_seconds, load, built: OnceLock::new(), simulator: OnceLock::new() }
+    }
+
+    /// What the steps `build` and `build-sim` have made.
+    pub(crate) fn built(&self) -> impl Iterator<Item = &Built> {
+        [&self.built, &self.simulator].into_iter().filter_map(OnceLock::get).flatten()
     }
 }
 
@@ -123,10 +156,22 @@ pub(crate) fn run(options: Options) -> Result<bool> {
     if let Some(unknown) = options.only.iter().find(|name| step(name).is_none()) {
         return Err(format!("no step `{unknown}`; --list names them").into());
     }
-    let context =
-        Context { extent, fuzz_seconds: options.fuzz_seconds.unwrap_or(extent.fuzz_seconds()), built: OnceLock::new() };
-    let done = schedule::run(chosen(extent, &options.only), &context, &screen, !options.only.is_empty());
-    Ok(report(done, &screen))
+    let only = if options.slow_machine { SLOW.map(str::to_owned).to_vec() } else { options.only };
+    let fuzz_seconds = options.fuzz_seconds.unwrap_or(extent.fuzz_seconds());
+    let context = Context::new(extent, fuzz_seconds, options.slow_machine);
+    let steps = chosen(extent, &only);
+    let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+    screen.show(&format!("{} steps: {}", names.len(), names.join(", ")));
+    let whole = only.is_empty().then(|| took::Took::of(extent));
+    if let Some(took) = &whole {
+        screen.show(&took.expected());
+    }
+    let done = schedule::run(steps, &context, &screen, !only.is_empty());
+    let passed = report(done, &screen);
+    if let (Some(took), true) = (whole, passed) {
+        took.save(screen.elapsed())?;
+    }
+    Ok(passed)
 }
 
 fn step(name: &str) -> Option<&'static Step> {
@@ -143,6 +188,9 @@ fn chosen(extent: Extent, only: &[String]) -> Vec<&'static Step> {
     }
     STEPS.iter().filter(|step| if only.is_empty() { step.from <= extent } else { names.contains(&step.name) }).collect()
 }
+
+/// As many of the slowest tests are named.
+const SLOWEST: usize = 10;
 
 fn report(mut done: Vec<Done>, screen: &Screen) -> bool {
     done.sort_by_key(|done| STEPS.iter().position(|step| step.name == done.name));
@@ -161,6 +209,15 @@ fn report(mut done: Vec<Done>, screen: &Screen) -> bool {
     }
     let cpu = done.iter().map(|done| done.cpu).sum();
     screen.show(&format!("{:<43} {}", "together", cost(screen.elapsed(), cpu)));
+    let mut times: Vec<(&String, f64)> =
+        done.iter().flat_map(|done| &done.outcome.times).map(|(name, seconds)| (name, *seconds)).collect();
+    times.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if !times.is_empty() {
+        screen.show("\nthe slowest tests");
+    }
+    for (name, seconds) in times.iter().take(SLOWEST) {
+        screen.show(&format!("{seconds:>7.1} s {name}"));
+    }
     let sum = |count: fn(&Outcome) -> u64| done.iter().map(|done| count(&done.outcome)).sum::<u64>();
     let failed = sum(|outcome| outcome.failed);
     screen.show(&format!("{} passed, {failed} failed", sum(|outcome| outcome.passed)));

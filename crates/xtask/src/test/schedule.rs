@@ -1,4 +1,4 @@
-//! Runs steps side by side: two at a time, measurements alone.
+//! Runs steps side by side, two at a time.
 //!
 //! ```text
 //! steps in order ──▶ first one whose needs are done and whose resource is free ──▶ hand 1
@@ -6,8 +6,7 @@
 //! ```
 //!
 //! *Invariants*: a step starts after everything that it names in `after` and `needs` has ended; no two steps hold the same
-//! resource; a step that is alone shares the machine with no other. A step whose need failed is not run: the need counts
-//! as the failure.
+//! resource. A step whose need failed is not run: the need counts as the failure.
 
 use super::screen::Screen;
 use super::{Context, Outcome, Step};
@@ -24,8 +23,6 @@ pub(crate) enum Takes {
     Nothing,
     /// Cargo's lock on the builds of the profile `checked`.
     CheckedBuilds,
-    /// The whole machine.
-    All,
 }
 
 /// A step that has ended.
@@ -54,13 +51,7 @@ impl Progress {
 
     fn may_start(&self, step: &Step) -> bool {
         let pending = |name: &&str| self.waiting.iter().chain(&self.running).any(|other| other.name == *name);
-        let free = match step.takes {
-            Takes::All => self.running.is_empty(),
-            takes => self
-                .running
-                .iter()
-                .all(|other| other.takes != Takes::All && (takes == Takes::Nothing || other.takes != takes)),
-        };
+        let free = step.takes == Takes::Nothing || self.running.iter().all(|other| other.takes != step.takes);
         free && !step.needs.iter().chain(step.after).any(pending)
     }
 
@@ -140,7 +131,6 @@ mod tests {
     static BUILD: Step = step("build", Takes::CheckedBuilds, &[], &[]);
     static CLIPPY: Step = step("clippy", Takes::CheckedBuilds, &[], &[]);
     static TESTS: Step = step("tests", Takes::Nothing, &["build"], &["prepare"]);
-    static BENCH: Step = step("bench", Takes::All, &[], &[]);
     static FMT: Step = step("fmt", Takes::Nothing, &[], &[]);
 
     const fn step(name: &'static str, takes: Takes, needs: &'static [&str], after: &'static [&str]) -> Step {
@@ -153,10 +143,8 @@ mod tests {
 
     #[test]
     fn a_step_waits_for_its_needs_and_its_resource() {
-        let waiting = vec![&BENCH, &BUILD, &CLIPPY, &TESTS, &FMT];
+        let waiting = vec![&BUILD, &CLIPPY, &TESTS, &FMT];
         let mut progress = Progress { waiting, ..Progress::default() };
-        assert_eq!(names(&mut progress), ["bench"]);
-        progress.running.clear();
         assert_eq!(names(&mut progress), ["build", "fmt"]);
         progress.running.retain(|step| step.name != "build");
         assert_eq!(names(&mut progress), ["clippy", "tests"]);
@@ -170,7 +158,7 @@ mod tests {
         static NEXT: Step = Step { run: |_, log| works(log), ..step("try-next", Takes::Nothing, &["try-first"], &[]) };
         static NEVER: Step =
             Step { run: |_, log| works(log), ..step("try-never", Takes::Nothing, &["try-wrong"], &[]) };
-        static ALONE: Step = Step { run: |_, log| works(log), ..step("try-alone", Takes::All, &[], &["try-never"]) };
+        static LAST: Step = Step { run: |_, log| works(log), ..step("try-last", Takes::Nothing, &[], &["try-never"]) };
         fn works(log: &Log<'_>) -> Result<Outcome> {
             log.block("at work");
             std::thread::sleep(Duration::from_millis(20));
@@ -189,12 +177,12 @@ mod tests {
             }
             Ok(Outcome::one(vec![]))
         }
-        let context = Context { extent: Extent::Quick, fuzz_seconds: 0, built: std::sync::OnceLock::new() };
-        let done = run(vec![&FIRST, &WRONG, &NEXT, &NEVER, &ALONE], &context, &Screen::new(false), false);
+        let context = Context::new(Extent::Quick, 0, false);
+        let done = run(vec![&FIRST, &WRONG, &NEXT, &NEVER, &LAST], &context, &Screen::new(false), false);
         let ended = |name: &str| done.iter().find(|done| done.name == name).map(|done| &done.outcome).unwrap();
         assert_eq!(done.len(), 5);
         assert_eq!(ended("try-first").passed, 1, "{:?}", ended("try-first").notes);
-        assert_eq!((ended("try-next").passed, ended("try-alone").passed, ended("try-wrong").failed), (1, 1, 1));
+        assert_eq!((ended("try-next").passed, ended("try-last").passed, ended("try-wrong").failed), (1, 1, 1));
         assert_eq!((ended("try-never").passed, ended("try-never").failed), (0, 0));
         assert!(ended("try-never").notes[0].contains("not run: `try-wrong` failed"));
     }

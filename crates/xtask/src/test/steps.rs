@@ -3,12 +3,13 @@
 use super::binaries::{self, cargo_tests};
 use super::built::{self, Built, Kind};
 use super::extent::Extent::{Long, Quick, Usual};
-use super::schedule::Takes::{All, CheckedBuilds, Nothing};
+use super::schedule::Takes::{CheckedBuilds, Nothing};
 use super::screen::Log;
+use super::slow::Load;
 use super::{Context, Outcome, Step, smoke};
 use crate::child;
 use crate::tidy;
-use crate::{Result, fuzz, python, tools};
+use crate::{Result, checked, fuzz, python, tools};
 use std::process::Command;
 
 /// A step that needs nothing and shares everything.
@@ -35,13 +36,32 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "fmt", what: "formatting", run: formatting, ..FREE },
     Step { name: "tests", what: "all tests of the workspace, beside each other", run: tests, ..BUILT },
     Step {
-        name: "fuzz",
-        what: "every decoder: the kept inputs, and some seconds more",
+        name: "build-sim",
+        what: "the simulator, with planted faults that it can switch on",
         from: Usual,
-        run: fuzzing,
+        takes: CheckedBuilds,
+        after: &["build"],
+        run: build_simulator,
         ..FREE
     },
-    Step { name: "loom", what: "models of publication, pin and recycle", from: Usual, run: loom, ..FREE },
+    Step {
+        name: "build-fuzz",
+        what: "the program that fuzzes decoders",
+        from: Usual,
+        takes: CheckedBuilds,
+        after: &["build", "prepare"],
+        run: |context, log| fuzz::build(context.extent == Long, log).map(|()| Outcome::one(vec![])),
+        ..FREE
+    },
+    Step {
+        name: "loom",
+        what: "models of publication, pin and recycle",
+        from: Usual,
+        takes: CheckedBuilds,
+        after: &["build"],
+        run: loom,
+        ..FREE
+    },
     Step { name: "tsan", what: "concurrent tests under ThreadSanitizer", from: Usual, run: tsan, ..FREE },
     Step { name: "clippy", what: "lints, warnings denied", takes: CheckedBuilds, run: clippy, ..FREE },
     Step {
@@ -52,7 +72,14 @@ pub(crate) const STEPS: &[Step] = &[
         run: docs,
         ..FREE
     },
-    Step { name: "deny", what: "licences, bans and sources of dependencies", from: Usual, run: deny, ..FREE },
+    Step {
+        name: "deny",
+        what: "licences, bans and sources of dependencies",
+        from: Usual,
+        after: &["prepare"],
+        run: deny,
+        ..FREE
+    },
     Step {
         name: "python-env",
         what: "the environment of the Python tests",
@@ -103,16 +130,24 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "simulate",
-        what: "one server, three nodes, and those with a look-up table, under simulated faults: 22 hours of them",
+        what: "one server, three nodes, and those with a look-up table, under simulated faults: 8 hours of them",
         from: Usual,
+        needs: &["build-sim"],
         run: simulate,
-        ..BUILT
+        ..FREE
+    },
+    Step {
+        name: "fuzz",
+        what: "every decoder: the kept inputs, and some seconds more",
+        from: Usual,
+        needs: &["build-fuzz"],
+        run: fuzzing,
+        ..FREE
     },
     Step {
         name: "bench",
         what: "the benchmark in small: files and relations, no timing",
         from: Usual,
-        takes: All,
         run: smoke::bench,
         ..BUILT
     },
@@ -120,7 +155,6 @@ pub(crate) const STEPS: &[Step] = &[
         name: "bench-warm",
         what: "the warm level's benchmark in small, beside fio",
         from: Usual,
-        takes: All,
         run: smoke::bench_warm,
         ..BUILT
     },
@@ -128,7 +162,6 @@ pub(crate) const STEPS: &[Step] = &[
         name: "bench-network",
         what: "the network's benchmark in small, beside Redis",
         from: Usual,
-        takes: All,
         run: smoke::bench_network,
         ..BUILT
     },
@@ -136,7 +169,6 @@ pub(crate) const STEPS: &[Step] = &[
         name: "bench-dataset",
         what: "the benchmark of datasets in small: files and relations, no timing",
         from: Usual,
-        takes: All,
         run: smoke::bench_dataset,
         ..BUILT
     },
@@ -144,7 +176,6 @@ pub(crate) const STEPS: &[Step] = &[
         name: "bench-archive",
         what: "the benchmark of movers in small: everything that was written is archived, no timing",
         from: Usual,
-        takes: All,
         run: smoke::bench_archive,
         ..BUILT
     },
@@ -155,12 +186,18 @@ fn prepare(_: &Context, log: &Log<'_>) -> Result<Outcome> {
 }
 
 fn build(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let built = built::everything(log)?;
+    let built = built::everything(context, log)?;
     log.block(&format!("{} programs", built.len()));
-    match context.built.set(built) {
-        Ok(()) => Ok(Outcome::one(vec![])),
-        Err(_) => Err("built twice".into()),
+    if let Some(load) = &context.load {
+        load.set(Load::start()?).map_err(|_| "two loads")?;
     }
+    context.built.set(built).map_err(|_| "built twice")?;
+    Ok(Outcome::one(vec![]))
+}
+
+fn build_simulator(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    context.simulator.set(built::simulator(context, log)?).map_err(|_| "built twice")?;
+    Ok(Outcome::one(vec![]))
 }
 
 /// A command that is one check.
@@ -169,39 +206,41 @@ fn plain(command: &mut Command, log: &Log<'_>) -> Result<Outcome> {
     Ok(Outcome::one(if success { vec![] } else { vec!["the command failed; its output is above".to_owned()] }))
 }
 
-/// The fuzz crate is a workspace of its own.
 fn formatting(_: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let mut outcome = plain(&mut child::cargo(&["fmt", "--all", "--check"]), log)?;
-    let targets = plain(&mut child::cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]), log)?;
-    outcome.notes.extend(targets.notes);
-    Ok(Outcome::one(outcome.notes))
+    plain(&mut child::cargo(&["fmt", "--all", "--check"]), log)
 }
 
 fn clippy(_: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let arguments = ["clippy", "--workspace", "--all-targets", "--profile", built::PROFILE, "--", "-D", "warnings"];
+    let arguments = ["clippy", "--workspace", "--all-targets", "--profile", checked::PROFILE, "--", "-D", "warnings"];
     plain(&mut child::cargo(&arguments), log)
 }
 
 fn docs(_: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let arguments = ["doc", "--workspace", "--no-deps", "--profile", built::PROFILE];
-    let mut outcome = plain(child::cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"), log)?;
-    outcome.add(cargo_tests(&mut child::cargo(&["test", "--workspace", "--doc", "--profile", built::PROFILE]), log)?);
+    let mut command = checked::cargo("doc", &["--workspace", "--no-deps"]);
+    let mut outcome = plain(command.env("RUSTDOCFLAGS", "-D warnings"), log)?;
+    let tests = [&["--workspace", "--doc"], &checked::APART[..]].concat();
+    outcome.add(cargo_tests(&mut checked::cargo("test", &tests), log)?);
     Ok(outcome)
 }
 
 fn deny(_: &Context, log: &Log<'_>) -> Result<Outcome> {
-    tools::deny(log)?;
-    let mut outcome = plain(&mut child::cargo(&["deny", "check", "licenses", "bans", "sources"]), log)?;
+    let mut command = tools::deny(log)?;
+    let mut outcome = plain(command.args(["check", "licenses", "bans", "sources"]), log)?;
     outcome.notes.push("left out: advisories (their database comes from outside)".to_owned());
     Ok(outcome)
 }
 
-fn test_programs(context: &Context) -> Result<Vec<&Built>> {
-    Ok(context.built()?.iter().filter(|built| built.kind == Kind::Test).collect())
+/// The programs of tests of this crate of Forebay.
+fn tests_of<'a>(context: &'a Context, name: &str) -> Vec<&'a Built> {
+    context.built().filter(|built| built.kind == Kind::Tests && built.target == name).collect()
 }
 
+/// Those of the simulator are the step `simulate`.
 fn tests(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    binaries::run(&test_programs(context)?, &context.extent.variables(), log)
+    let is_test =
+        |built: &&Built| [Kind::Tests, Kind::UnitTests].contains(&built.kind) && built.package != "forebay-sim";
+    let programs: Vec<&Built> = context.built().filter(is_test).collect();
+    binaries::run(&programs, &context.extent.variables(), log)
 }
 
 /// What one node alone promises: its order of delivery, its marks, quotas and limits, what only its process
@@ -231,46 +270,46 @@ const OF_ONE_NODE: [&str; 14] = [
 
 /// A cluster answers as one store does: every other test of them runs over three nodes, with neighbouring events on different ones.
 fn nodes(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let mut programs = test_programs(context)?;
-    programs.retain(|built| built.package == "forebay-client" && ["semantics", "model"].contains(&&*built.target));
-    binaries::run_but(&programs, &[("FOREBAY_TEST_NODES", "3".to_owned())], &OF_ONE_NODE, log)
+    let of_any_store = |name: &str| ["semantics::", "model::"].iter().any(|subject| name.starts_with(subject));
+    let of_one_node = |name: &str| OF_ONE_NODE.contains(&name.rsplit("::").next().unwrap_or(name));
+    let chosen = |name: &str| of_any_store(name) && !of_one_node(name);
+    binaries::run_chosen(&tests_of(context, "client"), &[("FOREBAY_TEST_NODES", "3".to_owned())], &chosen, log)
 }
 
 /// Semantics do not depend on the level: every test of them runs with all data demoted before each call.
 fn levels(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let mut programs = test_programs(context)?;
-    programs.retain(|built| built.package == "forebay-store" && built.target == "semantics");
-    binaries::run(&programs, &[("FOREBAY_TEST_LEVELS", "1".to_owned())], log)
+    let chosen = |name: &str| name.starts_with("semantics::");
+    binaries::run_chosen(&tests_of(context, "store"), &[("FOREBAY_TEST_LEVELS", "1".to_owned())], &chosen, log)
 }
 
 /// The suite has one seed with 30 kills.
 fn crash(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let mut programs = test_programs(context)?;
-    programs.retain(|built| built.package == "forebay-store" && built.target == "crash");
+    let programs = tests_of(context, "store");
     let mut outcome = Outcome::default();
     for seed in 1..=20 {
         log.status(&format!("seed {seed}"));
         let set = [("FOREBAY_CRASH_ROUNDS", "100".to_owned()), ("FOREBAY_CRASH_SEED", seed.to_string())];
-        outcome.add(binaries::run(&programs, &set, log)?);
+        outcome.add(binaries::run_chosen(&programs, &set, &|name| name.starts_with("crash::"), log)?);
     }
     Ok(outcome)
 }
 
 /// In the step `tests` the same seed lasts half a second.
 fn chaos(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let programs = test_programs(context)?;
-    let built = programs.iter().find(|built| built.package == "forebay-testkit" && built.target == "chaos");
-    let mut command = built.ok_or("the chaos was not built")?.command();
     let seconds = std::env::var("FOREBAY_CHAOS_SECONDS").unwrap_or_else(|_| "5".to_owned());
-    cargo_tests(command.arg("one_seed").env("FOREBAY_CHAOS_SECONDS", seconds), log)
+    let chosen = |name: &str| name.starts_with("chaos::") && name.contains("one_seed");
+    binaries::run_chosen(&tests_of(context, "testkit"), &[("FOREBAY_CHAOS_SECONDS", seconds)], &chosen, log)
 }
 
 fn simulate(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let simulations: [&[&str]; 3] =
-        [&["--hours", "12"], &["--hours", "5", "--nodes", "3"], &["--hours", "5", "--nodes", "3", "--table"]];
-    let mut outcome = Outcome::default();
-    for options in simulations {
-        let success = child::stream(built::program(context, "forebay-sim")?.args(options), log)?.success;
+    let hours: [&str; 3] = if context.extent == Long { ["12", "5", "5"] } else { ["4", "2", "2"] };
+    let simulations: [&[&str]; 3] = [&[], &["--nodes", "3"], &["--nodes", "3", "--table"]];
+    let programs: Vec<&Built> =
+        context.built().filter(|built| built.package == "forebay-sim" && built.kind == Kind::Tests).collect();
+    let mut outcome = binaries::run(&programs, &context.extent.variables(), log)?;
+    for (options, hours) in simulations.iter().zip(hours) {
+        let options = [&["--hours", hours], *options].concat();
+        let success = child::stream(built::program(context, "forebay-sim")?.args(&options), log)?.success;
         let what = format!("the simulation found something: {}", options.join(" "));
         outcome.add(Outcome::one(if success { vec![] } else { vec![what] }));
     }
@@ -279,7 +318,7 @@ fn simulate(context: &Context, log: &Log<'_>) -> Result<Outcome> {
 
 fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    let mut examples: Vec<&Built> = context.built()?.iter().filter(|built| built.kind == Kind::Example).collect();
+    let mut examples: Vec<&Built> = context.built().filter(|built| built.kind == Kind::Example).collect();
     examples.sort_by(|a, b| a.target.cmp(&b.target));
     for example in examples {
         let success = child::stream(&mut example.command(), log)?.success;
@@ -289,25 +328,37 @@ fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
 }
 
 fn python_package(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let library = context.built()?.iter().find(|built| built.kind == Kind::Library && built.target == "_native");
+    let library = context.built().find(|built| built.kind == Kind::Library && built.target == "_native");
     python::install(&library.ok_or("the extension module was not built")?.program, log)?;
-    let python::Counts { passed, failed, notes } = python::checks(log)?;
-    Ok(Outcome { passed, failed, notes })
+    let python::Counts { passed, failed, notes, times } = python::checks(log)?;
+    Ok(Outcome { passed, failed, notes, times })
 }
 
-// Loom, ThreadSanitizer and fuzzing have builds of their own, which take far longer than what they run: none is optimised.
+// Loom, ThreadSanitizer and fuzzing compile Forebay's crates again, which takes far longer than what they run: none is optimised.
+// What others wrote is compiled again only for ThreadSanitizer, which must see all of a program.
 
 fn loom(_: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let dir = child::target_dir().join("loom").display().to_string();
-    let of = ["test", "-p", "forebay-media", "-p", "forebay-store", "--lib", "--profile", "chores"];
-    let arguments = [&of[..], &["--target-dir", &dir, "loom_"]].concat();
-    cargo_tests(child::cargo(&arguments).env("RUSTFLAGS", "--cfg loom"), log)
+    let of = ["-p", "forebay-media", "-p", "forebay-store", "--lib", "--features", "forebay-store/loom"];
+    let mut command = checked::cargo("test", &of);
+    cargo_tests(command.args(checked::optimised(&["media", "store"], 0)).arg("loom_"), log)
 }
 
 fn tsan(_: &Context, log: &Log<'_>) -> Result<Outcome> {
     let dir = child::target_dir().join("tsan").display().to_string();
     let host = child::host()?;
-    let arguments = ["test", "-p", "forebay-store", "--test", "concurrent", "--target", &host, "--target-dir", &dir];
+    let arguments = [
+        "test",
+        "-p",
+        "forebay-store-tests",
+        "--test",
+        "concurrent",
+        "--features",
+        "tsan",
+        "--target",
+        &host,
+        "--target-dir",
+        &dir,
+    ];
     // Through libc, so that ThreadSanitizer sees mappings come and go: an address that is mapped again is new memory.
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg=rustix_use_libc";
     // The standard library is not instrumented: its own fences are invisible, and are left out by name.
@@ -320,7 +371,7 @@ fn tsan(_: &Context, log: &Log<'_>) -> Result<Outcome> {
 }
 
 fn fuzzing(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let targets = fuzz::build(context.extent == Long, log)?;
+    let targets = fuzz::targets()?;
     let corpora = child::target_dir().join("checks").join("fuzz");
     let _ = std::fs::remove_dir_all(&corpora);
     let mut outcome = Outcome::default();

@@ -8,7 +8,7 @@ mod count;
 mod documents;
 mod walls;
 
-use crate::{Result, child};
+use crate::{Result, child, fuzz};
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 800;
@@ -114,8 +114,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
 
 /// Whether this is a fuzz target without kept inputs. Shared code is in the same folder and is not a target.
 fn lacks_inputs(root: &Path, file: &Path) -> bool {
-    let is_target = file.starts_with(root.join("fuzz").join("fuzz_targets"))
-        && std::fs::read_to_string(file).is_ok_and(|text| text.contains("fuzz_target!("));
+    let is_target = file.starts_with(root.join("fuzz").join("src"))
+        && std::fs::read_to_string(file).is_ok_and(|text| text.contains(fuzz::TARGET));
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     is_target && !root.join("fuzz").join("kept").join(format!("{name}.inputs")).exists()
 }

@@ -1,0 +1,4 @@
+//! The simulator runs, finds what is planted; the model of copies, in one program.
+
+mod copies;
+mod sim;

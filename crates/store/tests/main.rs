@@ -1,0 +1,25 @@
+//! The tests of the store that use only what it shows, in one program: each module is a subject.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod bad_input;
+mod check;
+mod close;
+mod cluster;
+mod common;
+mod concurrent;
+mod crash;
+mod decisions;
+mod device;
+mod due;
+mod embedded;
+mod full;
+mod holder;
+mod levels;
+mod manual_time;
+mod model;
+mod policies;
+mod power_loss;
+mod regressions;
+mod restart;
+mod semantics;
+mod summary;
