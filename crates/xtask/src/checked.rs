@@ -19,7 +19,7 @@ pub(crate) fn cargo(command: &str, arguments: &[&str]) -> Command {
     cargo
 }
 
-/// A program of this package that stands before the compiler.
+/// A script of this package that cargo calls in place of the compiler.
 pub(crate) fn wrapper(name: &str) -> PathBuf {
     let root = child::root();
     root.canonicalize().unwrap_or(root).join("crates/xtask").join(name)
