@@ -27,7 +27,7 @@ fn a_client_that_believes_another_authority_goes_and_the_server_says_so() {
     let error = connect(address, &Authority::new("another"), None).err().unwrap();
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     crate::secure::eventually("it is counted", || crate::secure::refused(&server, "native", "certificate") == 1);
-    crate::secure::eventually("the server hears of it", || {
+    crate::secure::eventually("the server receives it", || {
         log.text()
             .lines()
             .any(|line| line.contains("refused") && line.contains("certificate") && line.contains("UnknownCA"))
