@@ -37,13 +37,31 @@ fn the_same_seed_of_three_nodes_has_the_same_trace() {
     assert!(looks > 0, "accounts of runs that no fault has met");
 }
 
+/// Seeds that found a fault soon when this was written, where that is not the first one: they are tried first. What a test printed last says
+/// which to take.
+const SOON: [(&str, u64); 12] = [
+    ("ack-unfenced", 2),
+    ("decision-unfenced", 3),
+    ("stale-token", 6),
+    ("lease-kept", 2),
+    ("credit-kept", 2),
+    ("moved-undurable", 5),
+    ("claim-is-proof", 4),
+    ("order-late", 7),
+    ("departure-lost", 3),
+    ("telling-forgotten", 3),
+    ("holder-is-home", 3),
+    ("deadline-each", 3),
+];
+
 /// Of a cluster odd seeds are under a look-up table.
 fn is_found(mutants: &[(&'static str, &str)], like: &Plan) {
     for (mutant, what) in mutants {
         let plan = |seed| Plan { seed, mutant, has_table: like.nodes > 1 && seed % 2 == 1, ..like.clone() };
-        let found = (1..40).find_map(|seed| simulate(&plan(seed)).wrong);
-        let (at, wrong) = found.unwrap_or_else(|| panic!("{mutant} ({what}) is not found in 39 hours"));
-        println!("{mutant}: {wrong}, at {at:?}");
+        let soon = SOON.iter().filter(|(name, _)| name == mutant).map(|(_, seed)| *seed);
+        let found = soon.chain(1..40).find_map(|seed| simulate(&plan(seed)).wrong.map(|wrong| (seed, wrong)));
+        let (seed, (at, wrong)) = found.unwrap_or_else(|| panic!("{mutant} ({what}) is not found in 39 hours"));
+        println!("{mutant}: seed {seed}, at {at:?}: {wrong}");
     }
 }
 
