@@ -12,6 +12,7 @@
 pub mod bytes;
 pub mod hot;
 pub mod limits;
+mod locked;
 pub mod region_file;
 // Cargo builds the kit with this crate as a library, whose traits are not those of the crate under test: so unit tests
 // compile the kit's source as a module of their own.

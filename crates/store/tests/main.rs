@@ -12,6 +12,7 @@ mod decisions;
 mod device;
 mod due;
 mod embedded;
+mod fork;
 mod full;
 mod holder;
 mod levels;

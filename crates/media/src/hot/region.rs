@@ -12,6 +12,7 @@
 
 use super::copy;
 use crate::limits::{PAYLOAD_ALIGN, SUPERBLOCK_AREA_BYTES};
+use crate::locked::Locked;
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// When written cache lines are flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +93,6 @@ unsafe impl Sync for Region {}
 
 /// How long an opening waits where the file is locked: a last guard may be on its way out, or a check looks at the file.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
 const PREFAULT_BYTES: usize = 64 << 20;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
@@ -106,7 +106,7 @@ impl Region {
             .create_new(true)
             .open(path)
             .map_err(|error| Error::invalid(format!("{name}: cannot make the region file")).with_source(error))?;
-        let file = Locked::take(file, path, Duration::ZERO)?;
+        let file = lock(file, path, Duration::ZERO)?;
         let length = round_for(&file, length)?;
         // Allocated now: on a full file system the first touch of a hole would end the process with SIGBUS, at a put that
         // had its space granted.
@@ -126,7 +126,7 @@ impl Region {
     /// with zeros.
     pub fn is_unfinished(path: &Path) -> bool {
         let Ok(file) = File::open(path) else { return false };
-        let Ok(file) = Locked::take(file, path, Duration::ZERO) else { return false };
+        let Ok(file) = Locked::take(file, Duration::ZERO) else { return false };
         let mut start = [0; SUPERBLOCK_AREA_BYTES];
         ((&*file).read_exact(&mut start).is_err() || start.iter().all(|&byte| byte == 0))
             && file.metadata().is_ok_and(|data| data.is_file())
@@ -137,7 +137,7 @@ impl Region {
         let file = File::options().read(true).write(true).open(path).map_err(|error| {
             Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
         })?;
-        let file = Locked::take(file, path, LOCK_WAIT)?;
+        let file = lock(file, path, LOCK_WAIT)?;
         let length = region_length(&file, path)?;
         let allocated = rustix::fs::fstat(&*file).is_ok_and(|stat| stat.st_blocks as u64 * 512 >= length);
         // A file with holes would fault later.
@@ -156,12 +156,13 @@ impl Region {
             Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
         })?;
         // Locked as for an ordinary opening: a life that goes on would change bytes while they are checked.
-        let file = Locked::take(file, path, LOCK_WAIT)?;
+        let file = lock(file, path, LOCK_WAIT)?;
         let length = region_length(&file, path)?;
         let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let mapped = mapped_file(&file, path, false)?;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing existing is replaced.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &*file, 0) };
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &mapped, 0) };
         let base = base
             .map_err(|error| Error::invalid(format!("{}: cannot map", path.display())).with_source(error))
             .and_then(|base| NonNull::new(base.cast()).ok_or_else(|| Error::internal("mmap returned null")))?;
@@ -179,9 +180,10 @@ impl Region {
     fn map(file: Locked, length: u64, policy: FlushPolicy, path: &Path) -> Result<Region> {
         let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let mapped = mapped_file(&file, path, true)?;
         let map = |flags| {
             // SAFETY: a fresh mapping at an address of the kernel's choice; nothing existing is replaced.
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, flags, &*file, 0) }
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, flags, &mapped, 0) }
         };
         // MAP_SYNC succeeds only on a DAX mapping of persistent memory: there, flushed lines are durable.
         let (base, persistent) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
@@ -409,42 +411,23 @@ fn machine_boot() -> [u8; 36] {
     id
 }
 
-/// A file that is locked for this process, and unlocked on drop.
-struct Locked(File);
+/// What is mapped: a mapping keeps its open file in every child, and with it a lock.
+fn mapped_file(locked: &Locked, path: &Path, write: bool) -> Result<File> {
+    let cannot =
+        |error| Error::unavailable(format!("{}: cannot open the region file", path.display())).with_source(error);
+    locked.again(path, write).map_err(cannot)
+}
 
-impl Locked {
-    /// # Errors
-    /// `Unavailable` where others have it for longer than `wait`.
-    fn take(file: File, path: &Path, wait: Duration) -> Result<Locked> {
-        // Polled: a blocking flock knows no deadline, and a signal to end it would be the whole process's.
-        let deadline = Instant::now() + wait;
-        loop {
-            match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Locked(file)),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
-                Err(error) => {
-                    let what = "this store or ring is open already, here or in another process";
-                    return Err(Error::unavailable(format!("{}: {what}", path.display())).with_source(error));
-                }
-            }
+fn lock(file: File, path: &Path, wait: Duration) -> Result<Locked> {
+    Locked::take(file, wait).map_err(|error| {
+        let what = "this store or ring is open already, here or in another process";
+        let refused = Error::unavailable(format!("{}: {what}", path.display()));
+        // As the system says it: callers ask whether somebody has it.
+        match Errno::from_io_error(&error) {
+            Some(errno) => refused.with_source(errno),
+            None => refused.with_source(error),
         }
-    }
-}
-
-impl std::ops::Deref for Locked {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.0
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // Unlocked explicitly: the mapping, and a child that another thread forks at this moment, keep the file open, and
-        // with it a lock that only closing would release.
-        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
-    }
+    })
 }
 
 /// hugetlbfs wants whole huge pages.

@@ -12,13 +12,14 @@ use super::device::{BLOCK_BYTES, Device, FileId, Queue, check_aligned};
 use super::files::Files;
 use super::pwrite::PwriteQueue;
 use super::uring::UringQueue;
-use rustix::fs::{self, FlockOperation, Mode, OFlags};
+use crate::locked::Locked;
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The file that is locked, and that takes the first write.
 const LOCK_FILE: &str = "device.lock";
@@ -188,29 +189,18 @@ pub(super) fn sync(files: &Files, file: FileId) -> io::Result<()> {
 
 /// A process that ends lets its devices go a moment later.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Locks the device for this process and leaves word of it.
-fn take_lock(path: &Path, dir: &File) -> io::Result<File> {
-    let said = |error: Errno| {
-        let error = io::Error::from(error);
-        io::Error::new(error.kind(), format!("{}: {error}", path.join(LOCK_FILE).display()))
-    };
+fn take_lock(path: &Path, dir: &File) -> io::Result<Locked> {
+    let said = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.join(LOCK_FILE).display()));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-    let mut lock = File::from(fs::openat(dir, LOCK_FILE, flags, mode).map_err(said)?);
-    let deadline = Instant::now() + LOCK_WAIT;
-    let locked = loop {
-        match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
-            locked => break locked,
-        }
-    };
-    match locked {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
+    let open = || fs::openat(dir, LOCK_FILE, flags, mode).map(File::from).map_err(|error| said(error.into()));
+    let lock = match Locked::take(open()?, LOCK_WAIT) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
             let mut text = [0; 256];
-            let length = lock.read(&mut text).unwrap_or(0);
+            let length = open()?.read(&mut text).unwrap_or(0);
             let line = text.get(..length).unwrap_or_default().split(|&byte| byte == b'\n').next().unwrap_or_default();
             let holder = String::from_utf8_lossy(line).replace(|letter: char| letter.is_control(), "");
             let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
@@ -218,12 +208,12 @@ fn take_lock(path: &Path, dir: &File) -> io::Result<File> {
             return Err(io::Error::new(ErrorKind::WouldBlock, what));
         }
         Err(error) => return Err(said(error)),
-    }
+    };
     // On a full disk the block of an earlier life is there already.
     if lock.metadata()?.len() != BLOCK_BYTES as u64 {
         lock.set_len(0)?;
         let empty = fs::FallocateFlags::empty();
-        fs::fallocate(&lock, empty, 0, BLOCK_BYTES as u64).map_err(said)?;
+        fs::fallocate(&*lock, empty, 0, BLOCK_BYTES as u64).map_err(|error| said(error.into()))?;
     }
     Ok(lock)
 }

@@ -8,6 +8,7 @@
 //! [`UNFINISHED`], which the next opening removes.
 
 use super::device::{FileId, check_aligned};
+use crate::locked::Locked;
 use parking_lot::Mutex;
 use rustix::fs::{self, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -28,7 +29,7 @@ pub(super) struct Files {
     path: PathBuf,
     dir: File,
     /// Held as long as anything uses the files, a queue included; or until the store is done.
-    lock: Arc<File>,
+    lock: Arc<Locked>,
     direct: bool,
     table: Mutex<Table>,
 }
@@ -61,14 +62,14 @@ pub(super) struct Handle {
 }
 
 impl Files {
-    pub(super) fn new(path: &Path, dir: File, lock: Arc<File>, direct: bool) -> Files {
+    pub(super) fn new(path: &Path, dir: File, lock: Arc<Locked>, direct: bool) -> Files {
         Files { path: path.to_owned(), dir, lock, direct, table: Mutex::new(Table::default()) }
     }
 
     /// Explicitly: a child that another thread forks shares the descriptor until it executes its program, and closing here
     /// would leave the lock with it.
     pub(super) fn unlock(&self) {
-        let _ = fs::flock(&*self.lock, FlockOperation::Unlock);
+        let _ = fs::flock(&**self.lock, FlockOperation::Unlock);
     }
 
     pub(super) fn path(&self) -> &Path {
