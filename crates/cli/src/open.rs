@@ -10,7 +10,7 @@ use crate::connect::{Identity, client_of, nodes_of};
 use crate::output::Output;
 use crate::serving;
 use forebay_client::{Client, ClusterClient, ClusterRing, Connected, Options, RingClient};
-use forebay_core::{Either, Error, EventStore, Keyspace, Kind, Result};
+use forebay_core::{Either, Error, EventStore, Kind, Result};
 use forebay_ring::{Ring, RingConfig, RingLook};
 use forebay_store::{Config, Store};
 use rustix::io::Errno;
@@ -104,21 +104,6 @@ impl Place {
     /// Whether a directory with a ring is meant.
     pub(crate) fn ring_dir(&self) -> Option<&Path> {
         self.dir().filter(|dir| holds_ring(dir))
-    }
-
-    /// The same, or a new store with the defaults, in a directory that has none.
-    pub(crate) fn open_or_create(&self, out: &Output) -> Result<Opened> {
-        if self.address().is_some() || holds_store(&self.place) {
-            return self.open(out);
-        }
-        let config = Config::default();
-        out.note(format!(
-            "forebay: no store in {} yet: made one with the defaults (run/event/source, events complete with 1 source, \
-             hot level of {}; `forebay create` takes others)",
-            self.place.display(),
-            crate::units::bytes(config.hot_bytes)
-        ));
-        Store::create(&self.place, &Keyspace::events("events", 1), config).map(Either::Here)
     }
 
     /// What `look` makes of the directory, or a client, where a server has it.

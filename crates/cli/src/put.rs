@@ -71,7 +71,7 @@ pub(crate) struct Put {
 
 impl Put {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let store = self.store.open_or_create(out)?;
+        let store = self.store.open(out)?;
         let answer = self.put(&store, out)?;
         store.close()?;
         Ok(answer)

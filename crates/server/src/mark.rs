@@ -252,7 +252,7 @@ pub struct Started {
 
 impl Started {
     /// Without a mark; `made` says whether it is new.
-    pub fn unmarked(served: impl Into<Served>, made: bool) -> Started {
+    pub(crate) fn unmarked(served: impl Into<Served>, made: bool) -> Started {
         Started { served: served.into(), made, mark: None, closed: false }
     }
 

@@ -16,15 +16,14 @@ mod notify;
 mod reload;
 mod report;
 
-use crate::open::{explain, holds_ring, holds_store};
+use crate::open::{explain, holds_ring, holds_store, no_store};
 use crate::output::{Answer, Output};
 use crate::serving;
 use crate::signal::{Waiting, wait_for_stop};
-use forebay_core::{Error, Keyspace, Result};
+use forebay_core::{Error, Result};
 use forebay_server::{
     ClusterSettings, Endpoint, KeyspaceSettings, Protocol, RingSettings, Served, Server, Settings, Started,
 };
-use forebay_store::{Config, Store};
 use notify::Notify;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,7 +32,8 @@ use std::time::Duration;
 const HELP: &str = "\
 Serve stores and rings over the network: Forebay's own protocol, Redis's protocol, metrics over HTTP.
 
-Example: a store in a directory, with the defaults, on this machine only (created if it does not exist yet):
+Example: a new store, served with the defaults, on this machine only:
+  forebay create /tmp/first
   forebay serve /tmp/first
   redis-cli -p 7441 SET 1/42/0 hello
 
@@ -123,7 +123,7 @@ impl Serve {
         // Before a store is opened, or made: a node without its map serves nothing.
         let map = settings.cluster.as_ref().map(|cluster| crate::cluster::read(&cluster.map)).transpose()?;
         notify.say("STATUS=opening keyspaces");
-        let mut started = self.open(settings, out)?;
+        let mut started = self.open(settings)?;
         let served: Vec<Served> = started.iter().map(|started| started.served().clone()).collect();
         // All stores first: a server that listens must be able to serve each of its keyspaces.
         if map.is_none() {
@@ -191,15 +191,12 @@ impl Serve {
     }
 
     /// Opens all that is served. What a configuration names has a mark; a store of `serve DIR` has none.
-    fn open(&self, settings: &Settings, out: &Output) -> Result<Vec<Started>> {
+    fn open(&self, settings: &Settings) -> Result<Vec<Started>> {
         let marks = self.config.is_some().then(|| settings.marks());
         let mut all = Vec::new();
         for keyspace in &settings.keyspace {
             let started = match &self.dir {
-                Some(dir) if !holds_store(dir) => {
-                    out.note(format!("forebay: no store in {} yet: made one with the defaults", dir.display()));
-                    Started::unmarked(Store::create(dir, &Keyspace::events("events", 1), Config::default())?, true)
-                }
+                Some(dir) if !holds_store(dir) => return Err(no_store(dir)),
                 _ => keyspace.start(marks.as_ref()).map_err(|error| explain(&keyspace.path, error))?,
             };
             say_begun(&started, &keyspace.path);

@@ -113,7 +113,7 @@ fn a_device_is_added_to_a_directory_and_under_a_server() {
 
 #[test]
 fn a_store_without_devices_says_so() {
-    let temp = Temp::new();
+    let temp = Temp::with_store();
     assert_code(&temp.run(&["put", "STORE", "1/1/0", "x"]), 0);
     assert_code(&temp.run(&["device", "ls", "STORE"]), 1);
     let none = temp.run(&["device", "drain", "STORE", "0"]);

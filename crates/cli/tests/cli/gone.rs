@@ -224,11 +224,12 @@ fn a_directory_that_is_served_without_a_configuration_has_no_mark() {
         let arguments = ["--native", "tcp://127.0.0.1:0", "--resp", "tcp://127.0.0.1:0"];
         Serving::start(scene.temp.command(&["serve", dir.to_str().unwrap()]).args(arguments))
     };
-    let (_, _, log) = start().end("KILL");
-    assert!(log.contains("made one with the defaults") && !log.contains("opened"), "{log}");
+    assert_code(&scene.temp.run(&["create", dir.to_str().unwrap()]), 0);
+    start().end("KILL");
     let (_, _, log) = start().end("TERM");
     assert!(log.contains("opened"), "{log}");
     std::fs::remove_dir_all(&dir).unwrap();
-    let (_, _, log) = start().end("TERM");
-    assert!(log.contains("made one with the defaults"), "{log}");
+    let gone = scene.temp.run(&["serve", dir.to_str().unwrap()]);
+    assert_code(&gone, 2);
+    assert!(!dir.exists(), "nobody makes another one");
 }

@@ -274,11 +274,16 @@ fn a_put_says_what_became_of_it() {
 }
 
 #[test]
-fn the_first_put_makes_a_store_and_says_so() {
+fn no_command_makes_a_store_by_accident() {
     let temp = Temp::new();
-    let first = temp.run(&["put", "STORE", "1/42/0", "hello"]);
-    assert_code(&first, 0);
-    assert!(stderr(&first).contains("made one with the defaults"));
+    for command in [&["put", "STORE", "1/42/0", "hello"][..], &["serve", "STORE"]] {
+        let refused = temp.run(command);
+        assert_code(&refused, 2);
+        assert!(stderr(&refused).contains("`forebay create "), "{}", stderr(&refused));
+        assert!(!temp.root.join("STORE").exists());
+    }
+    assert_code(&temp.run(&["create", "STORE"]), 0);
+    assert_code(&temp.run(&["put", "STORE", "1/42/0", "hello"]), 0);
     assert_eq!(temp.run(&["get", "STORE", "1/42/0"]).stdout, b"hello");
     let second = temp.run(&["put", "STORE", "1/43/0", "hello"]);
     assert_code(&second, 0);

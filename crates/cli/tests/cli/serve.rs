@@ -237,17 +237,6 @@ fn a_configuration_is_checked_and_printed_without_being_served() {
 }
 
 #[test]
-fn a_directory_without_a_store_gets_one() {
-    let temp = Temp::new();
-    let server = Serving::start(&mut serve(&temp));
-    assert_eq!(server.line["keyspaces"][0], "events");
-    let (code, _, log) = server.end("TERM");
-    assert_eq!(code, Some(0));
-    assert!(log.contains("made one with the defaults"), "{log}");
-    assert_code(&temp.run(&["check", "STORE"]), 0);
-}
-
-#[test]
 fn a_service_manager_hears_of_ready_alive_and_stopping() {
     let temp = Temp::with_store();
     let path = temp.root.join("notify");
