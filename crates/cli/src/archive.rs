@@ -1,7 +1,7 @@
 //! `forebay archive`: what movers wrote: looked at, compared, read back, put into a store again.
 //!
 //! ```text
-//! ls, show, get, cat, verify, gc ──▶ the archive alone          audit, restore ──▶ the archive and a store
+//! create, ls, show, get, cat, verify, gc, rebuild ──▶ the archive alone          audit, restore ──▶ the archive and a store
 //! ```
 
 use crate::dataset::progress::Progress;
@@ -11,17 +11,19 @@ use crate::{signal, units};
 use clap::Subcommand;
 use forebay_core::{Error, KeySchema, Result};
 use forebay_dataset::storage::Options;
-use forebay_mover::{Archive, Manifest, ManifestObject, Restore, WholeEvent, audit, restore};
+use forebay_mover::{Archive, Fault, Manifest, ManifestObject, Restore, WholeEvent, audit, restore};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const HELP: &str = "\
-Archives that `forebay move` wrote. An archive has a manifest for each run, and the objects that it names; each object reads without \
-anything else. A URL is s3://bucket/prefix, dir:/path or a path.
+Archives that `forebay move` writes. An archive is made once, and has an id; movers refuse a place without it, such as a mount point without \
+its disk. It has a manifest for each run, and the objects that it names; each object reads without anything else. A URL is \
+s3://bucket/prefix, dir:/path or a path.
 
-Example: what is there; what a run has, for a data management system; one event; all checksums; the run against its ledger:
+Example: a new archive; what is there; what a run has, for a data management system; one event; all checksums; the run against its ledger:
+  forebay archive create dir:/tmp/archive --name 2026
   forebay archive ls dir:/tmp/archive
   forebay archive ls dir:/tmp/archive 7 --json
   forebay archive show dir:/tmp/archive 7/42
@@ -38,6 +40,7 @@ pub(crate) struct Command {
 
 #[derive(Subcommand)]
 enum Action {
+    Create(Create),
     Ls(Ls),
     Show(Show),
     Get(Get),
@@ -46,6 +49,7 @@ enum Action {
     Restore(RestoreRun),
     Audit(Audit),
     Gc(Gc),
+    Rebuild(Rebuild),
 }
 
 impl Command {
@@ -56,6 +60,7 @@ impl Command {
             _ => signal::exit_at_once()?,
         }
         match &self.action {
+            Action::Create(command) => command.run(out),
             Action::Ls(command) => command.run(out),
             Action::Show(command) => command.run(out),
             Action::Get(command) => command.run(out),
@@ -63,6 +68,7 @@ impl Command {
             Action::Verify(command) => command.run(out),
             Action::Audit(command) => command.run(out),
             Action::Gc(command) => command.run(out),
+            Action::Rebuild(command) => command.run(out),
             Action::Restore(_) => Err(Error::internal("a command that ran already")),
         }
     }
@@ -70,6 +76,44 @@ impl Command {
 
 fn open(url: &str) -> Result<Archive> {
     Archive::open(url, &Options::default())
+}
+
+const CREATE_HELP: &str = "\
+Make an archive of a place: write its id, which movers look for before they name anything. Done once for each place; the id is random, the \
+name is for people. A place with runs, from before archives had ids, is taken with --adopt, after every object was verified.
+
+Example:
+  forebay archive create s3://raw/2026 --name raw-2026
+  forebay archive create /mnt/archive --adopt";
+
+/// Make an archive of a place.
+#[derive(clap::Args)]
+#[command(long_about = CREATE_HELP)]
+struct Create {
+    /// The archive: s3://bucket/prefix, or dir:/path.
+    url: String,
+    /// What people call it.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    name: String,
+    /// Verify what is there and take it.
+    #[arg(long)]
+    adopt: bool,
+}
+
+impl Create {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let archive = open(&self.url)?;
+        let made = match self.adopt {
+            false => archive.create(&self.name)?,
+            true => {
+                let progress = Progress::start(out, "verifying");
+                archive.adopt(&self.name, &mut |done, all| progress.set(done, all, "objects"))?
+            }
+        };
+        out.json(&json!({ "url": self.url, "archive": made }))?;
+        out.line(format!("{} is the archive {made}", self.url))?;
+        Ok(Answer::Yes)
+    }
 }
 
 const NO_RUNS: &str =
@@ -88,9 +132,16 @@ impl Ls {
     fn run(&self, out: &mut Output) -> Result<Answer> {
         let archive = open(&self.url)?;
         let Some(run) = self.run else {
-            let mut all = Vec::new();
+            let (mut all, mut problems) = (Vec::new(), Vec::new());
             for run in archive.runs()? {
-                let manifest = archive.manifest_there(run)?;
+                // One that is damaged keeps no other from being listed.
+                let manifest = match archive.manifest_there(run) {
+                    Ok(manifest) => manifest,
+                    Err(error) => {
+                        problems.push(in_words(&Fault::of_manifest(run, error)?));
+                        continue;
+                    }
+                };
                 let (objects, bytes) = (manifest.objects.len() as u64, sum(&manifest, |object| object.bytes));
                 let events = sum(&manifest, |object| object.contents.events);
                 out.line(format!(
@@ -101,13 +152,12 @@ impl Ls {
                 ))?;
                 all.push(json!({ "run": run, "objects": objects, "bytes": bytes, "events": events }));
             }
-            if all.is_empty() {
-                out.line(
-                    "no runs are listed here; a bucket that does not let itself be listed looks the same: name the run",
-                )?;
+            if all.is_empty() && problems.is_empty() {
+                out.line(NO_RUNS)?;
             }
-            out.json(&json!({ "url": self.url, "runs": all }))?;
-            return Ok(Answer::found(!all.is_empty()));
+            problems.iter().try_for_each(|problem| out.line(problem))?;
+            out.json(&json!({ "url": self.url, "runs": all, "problems": problems }))?;
+            return Ok(Answer::found(!all.is_empty() && problems.is_empty()));
         };
         let manifest = archive.manifest_there(run)?;
         for object in &manifest.objects {
@@ -125,6 +175,10 @@ impl Ls {
         out.json(&json!({ "url": self.url, "run": run, "keyspace": manifest.keyspace, "objects": objects }))?;
         Ok(Answer::found(!manifest.objects.is_empty()))
     }
+}
+
+fn in_words(fault: &Fault) -> String {
+    format!("{}: {}", fault.name, fault.what)
 }
 
 /// An object as data management systems register it: its run beside what the manifest says.
@@ -295,7 +349,14 @@ impl Verify {
         }
         let progress = Progress::start(out, "verifying");
         for run in runs {
-            let manifest = archive.manifest_there(run)?;
+            let manifest = match archive.manifest_there(run) {
+                Ok(manifest) => manifest,
+                Err(error) if self.run.is_none() => {
+                    problems.push(in_words(&Fault::of_manifest(run, error)?));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let all = manifest.objects.len() as u64;
             for (at, object) in (1..).zip(&manifest.objects) {
                 if let Err(error) = archive.verify(run, object) {
@@ -435,7 +496,7 @@ struct Gc {
     /// The archive: s3://bucket/prefix, or dir:/path.
     url: String,
     /// How old an object is at least, by the clock of the place: younger ones may be named in a moment.
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_older)]
     older: Duration,
     /// Only say what would be removed.
     #[arg(long)]
@@ -445,8 +506,9 @@ struct Gc {
 impl Gc {
     fn run(&self, out: &mut Output) -> Result<Answer> {
         let archive = open(&self.url)?;
+        archive.identity_there()?;
         let progress = Progress::start(out, "looking for what no manifest names");
-        let mut names = archive.unnamed(self.older)?;
+        let (mut names, faults) = archive.unnamed(self.older)?;
         if !self.dry_run {
             archive.place().remove(&names)?;
         }
@@ -458,7 +520,57 @@ impl Gc {
         if names.is_empty() {
             out.line("nothing to remove")?;
         }
-        out.json(&json!({ "url": self.url, "removed": !self.dry_run, "names": names }))?;
-        Ok(Answer::Yes)
+        let problems: Vec<String> = faults.iter().map(in_words).collect();
+        out.json(&json!({ "url": self.url, "removed": !self.dry_run, "names": names, "problems": problems }))?;
+        if problems.is_empty() { Ok(Answer::Yes) } else { out.problems(&problems) }
+    }
+}
+
+/// Less could take what a mover is about to name.
+const OLDER_MIN: Duration = Duration::from_secs(600);
+
+fn parse_older(text: &str) -> std::result::Result<Duration, String> {
+    let older = units::parse_duration(text)?;
+    if older < OLDER_MIN {
+        return Err("at least 10min: a mover that still works may name what is younger in a moment".to_owned());
+    }
+    Ok(older)
+}
+
+const REBUILD_HELP: &str = "\
+Make the manifest of a run from its objects, where it is missing or does not verify. Every object is read and compared; those that verify \
+are in the new manifest. What movers had under way is archived once more, and `audit` counts it as more than once.
+
+Example:
+  forebay archive rebuild dir:/tmp/archive 7";
+
+/// Make a lost manifest again from the objects of its run.
+#[derive(clap::Args)]
+#[command(long_about = REBUILD_HELP)]
+struct Rebuild {
+    /// The archive: s3://bucket/prefix, or dir:/path.
+    url: String,
+    /// The run.
+    run: u64,
+}
+
+impl Rebuild {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        let archive = open(&self.url)?;
+        archive.identity_there()?;
+        let progress = Progress::start(out, "reading objects");
+        let (manifest, faults) = archive.rebuild(self.run, &mut |done, all| progress.set(done, all, "objects"))?;
+        drop(progress);
+        let objects = manifest.objects.len() as u64;
+        let problems: Vec<String> = faults.iter().map(in_words).collect();
+        out.json(&json!({ "url": self.url, "run": self.run, "objects": objects, "problems": problems }))?;
+        let events = sum(&manifest, |object| object.contents.events);
+        out.line(format!(
+            "run {}: {}, {}",
+            self.run,
+            units::plural(objects, "object"),
+            units::plural(events, "event")
+        ))?;
+        if problems.is_empty() { Ok(Answer::Yes) } else { out.problems(&problems) }
     }
 }

@@ -5,7 +5,7 @@ use crate::output::{Answer, Output};
 use crate::{signal, units};
 use forebay_core::{Error, Result};
 use forebay_dataset::storage::Options;
-use forebay_mover::{Archive, Moved, Mover, MoverOptions};
+use forebay_mover::{Archive, Moved, Mover, MoverOptions, News};
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,7 +29,10 @@ A token of the server needs the rights read and archive.
 Ctrl-C ends it between two requests; the claim is given back. --once ends when there is nothing left to claim: exit code 0, also if \
 that was nothing.
 
+The archive is made once (`forebay archive create`); a place without its id, such as a mount point without its disk, gets nothing.
+
 Example: until it is stopped; once, at most 200 MB/s; from a directory that nobody serves:
+  forebay archive create s3://raw/2026
   forebay move --from tcp://daq01:7440 --to s3://raw/2026
   forebay move --from tcp://daq01:7440 --to s3://raw/2026 --once --limit 200M
   forebay move --from /tmp/first --to dir:/tmp/archive --once --move-after 0s";
@@ -106,14 +109,15 @@ impl Move {
         let stop = signal::stop_flag()?;
         let mover = Mover::new(store.clone(), archive, options, stop.clone());
         let (mut told, mut said) = (Instant::now(), String::new());
-        let done = mover.run(self.once, &mut |moved, error| {
-            let words = match error {
-                Some(error) if stop.load(Ordering::Relaxed) => format!("ending: {}", error.message()),
-                Some(error) => format!("{error}; trying again"),
-                None => format!("{} so far", describe(moved)),
+        let done = mover.run(self.once, &mut |moved, news| {
+            let words = match news {
+                News::Again(error) if stop.load(Ordering::Relaxed) => format!("ending: {}", error.message()),
+                News::Again(error) => format!("{error}; trying again"),
+                News::SetBack(what) => what.to_owned(),
+                News::Proved => format!("{} so far", describe(moved)),
             };
             // What fails in the same way again and again is progress of its own kind.
-            if (error.is_none() || words == said) && told.elapsed() < PROGRESS {
+            if (matches!(news, News::Proved) || words == said) && told.elapsed() < PROGRESS {
                 return;
             }
             out.note(format!("forebay: {words}"));

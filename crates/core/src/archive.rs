@@ -9,7 +9,10 @@
 //! life is `Fenced`. Nothing is released but what was proved, and only with the content that was proved.
 
 use crate::{LiveState, Primary, Result, Source, Token};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 /// What a mover wants.
@@ -23,6 +26,39 @@ pub struct ClaimRequest {
     pub duration: Duration,
 }
 
+/// The name of a container's filling, drawn at random when it begins and never used again: its generation comes again after an old
+/// backup is restored. Written as 16 hexadecimal digits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Filling(pub u64);
+
+impl fmt::Display for Filling {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Filling {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl Serialize for Filling {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'a> Deserialize<'a> for Filling {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> std::result::Result<Filling, D::Error> {
+        let text = <Cow<'_, str>>::deserialize(from)?;
+        let value = u64::from_str_radix(&text, 16).ok().map(Filling);
+        value
+            .filter(|value| value.to_string() == text)
+            .ok_or_else(|| D::Error::custom("expected 16 digits of 0-9 and a-f"))
+    }
+}
+
 /// What is moved together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -31,8 +67,11 @@ pub enum Unit {
     Container {
         /// Its number.
         container: u32,
-        /// Its filling.
+        /// How often it was filled, as the store counts.
         generation: u32,
+        /// Its filling; 0 in what was archived before fillings had names.
+        #[serde(default)]
+        filling: Filling,
         /// Its device, by number.
         device: u32,
     },

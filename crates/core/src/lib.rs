@@ -54,7 +54,7 @@ mod token;
 mod utc;
 
 pub use api::{CountedProducer, EventStore, ReadFragment};
-pub use archive::{Claim, ClaimRequest, ClaimedEvent, MovedStore, Unit};
+pub use archive::{Claim, ClaimRequest, ClaimedEvent, Filling, MovedStore, Unit};
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use call::{Call, Repeat, Right};

@@ -69,6 +69,9 @@ impl<S: EventStore + MovedStore> ScenarioArchive<S> {
     /// An archive in this directory, which is made if it is not there.
     pub(crate) fn new(store: S, dir: &Path, run: u64) -> Result<ScenarioArchive<S>> {
         let archive = Archive::open(&format!("dir:{}", dir.display()), &Options::default())?;
+        if archive.identity()?.is_none() {
+            archive.create("demo")?;
+        }
         let options = MoverOptions { move_after: MOVE_AFTER, ..MoverOptions::default() };
         let mover = Mover::new(store, archive.clone(), options, Arc::new(AtomicBool::new(false)));
         let (shelf, summary) = (VecDeque::new(), ArchiveSummary::default());

@@ -1,6 +1,7 @@
 //! An archive: a place with a manifest for each run, and the objects that these name.
 //!
 //! ```text
+//! PLACE/archive                which archive it is
 //! PLACE/run-7/manifest         what counts
 //! PLACE/run-7/STREAM-….fba     objects; one that no manifest names counts for nothing, and `gc` removes it when it is old
 //! ```
@@ -35,6 +36,19 @@ pub struct Fault {
     pub name: String,
     /// What is wrong.
     pub what: String,
+}
+
+impl Fault {
+    /// A manifest that is damaged or missing; other errors are passed on.
+    ///
+    /// # Errors
+    /// This one, where it says nothing of the manifest's bytes.
+    pub fn of_manifest(run: u64, error: Error) -> Result<Fault> {
+        match error.kind() {
+            Kind::Corrupt | Kind::Invalid => Ok(Fault { name: manifest_of(run), what: error.message().to_owned() }),
+            _ => Err(error),
+        }
+    }
 }
 
 /// An event as the archive has it, put together from its parts.
@@ -74,7 +88,7 @@ impl Archive {
     /// # Errors
     /// `Invalid` for an address, or credentials, that cannot work.
     pub fn open(url: &str, options: &Options) -> Result<Archive> {
-        storage::open(url.strip_prefix("dir:").unwrap_or(url), options).map(|place| Archive { place })
+        storage::open(url, options).map(|place| Archive { place })
     }
 
     /// An archive at a place that is open.
@@ -89,24 +103,60 @@ impl Archive {
         &self.place
     }
 
-    /// Runs that have a manifest, in order.
+    /// Runs of which anything is there, in order.
     ///
     /// # Errors
     /// Those of the place.
     pub fn runs(&self) -> Result<Vec<u64>> {
-        let names = self.place.list("")?;
-        let manifests =
-            names.iter().filter_map(|name| name.strip_suffix("/manifest")?.strip_prefix("run-")?.parse().ok());
-        let runs: BTreeSet<u64> = manifests.collect();
+        let runs: BTreeSet<u64> = self.place.list("")?.iter().filter_map(|name| run_of(name)).collect();
         Ok(runs.into_iter().collect())
     }
 
     /// The manifest of a run; `None` where the archive has nothing of it.
     ///
     /// # Errors
-    /// `Invalid` and `Corrupt` as [`Manifest::decode`], and those of the place.
+    /// `Invalid` and `Corrupt` as [`Manifest::decode`], `Corrupt` where objects of the run are there and no manifest, and those of the
+    /// place.
     pub fn manifest(&self, run: u64) -> Result<Option<Manifest>> {
-        Ok(self.read_manifest(run)?.map(|(manifest, _)| manifest))
+        if let Some((manifest, _)) = self.read_manifest(run)? {
+            return Ok(Some(manifest));
+        }
+        match listed(self.objects_of(run))?.len() {
+            0 => Ok(None),
+            objects => Err(Error::corrupt(format!(
+                "run {run} has {objects} objects and no manifest, which movers write first: `forebay archive rebuild {} {run}` makes one \
+                 from them",
+                self.place.url()
+            ))),
+        }
+    }
+
+    /// Names of all objects of a run, whether its manifest has them or not.
+    pub(crate) fn objects_of(&self, run: u64) -> Result<Vec<String>> {
+        let mut names = self.place.list(&folder_of(run))?;
+        names.retain(|name| name.ends_with(OBJECT_ENDING));
+        Ok(names)
+    }
+
+    /// The manifest of a run, which is made where the archive has nothing of it: before its first object, so that objects without a
+    /// manifest are damage.
+    ///
+    /// # Errors
+    /// Those of [`Archive::manifest`].
+    pub(crate) fn begin_run(&self, run: u64, keyspace: &str) -> Result<Manifest> {
+        for _ in 0..EXTENDS_MAX {
+            if let Some(manifest) = self.manifest(run)? {
+                return Ok(manifest);
+            }
+            let manifest = Manifest { run, keyspace: keyspace.to_owned(), objects: Vec::new() };
+            match self.place.put_if(&manifest_of(run), &manifest.encode()?, Condition::Absent) {
+                Ok(Put::Done(_)) => return Ok(manifest),
+                Ok(Put::Refused) => {}
+                Err(error) if error.kind() == Kind::OutcomeUnknown => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::unavailable(format!("the manifest of run {run} comes and goes")))
     }
 
     /// The manifest of a run that has to be there.
@@ -128,13 +178,10 @@ impl Archive {
     ///
     /// # Errors
     /// `Unavailable` where the place does not answer, or other movers extend the manifest all the time; `Corrupt`, `Full`.
-    pub(crate) fn extend(&self, run: u64, keyspace: &str, object: &ManifestObject) -> Result<bool> {
+    pub(crate) fn extend(&self, run: u64, object: &ManifestObject) -> Result<bool> {
         for again in 0..EXTENDS_MAX {
-            let there = self.read_manifest(run)?;
-            let (mut manifest, tag) = match there {
-                Some((manifest, tag)) => (manifest, Some(tag)),
-                None => (Manifest { run, keyspace: keyspace.to_owned(), objects: Vec::new() }, None),
-            };
+            let gone = || Error::corrupt(format!("the manifest of run {run} is gone"));
+            let (mut manifest, tag) = self.read_manifest(run)?.ok_or_else(gone)?;
             if manifest.objects.iter().any(|known| known.name == object.name) {
                 return Ok(true);
             }
@@ -143,8 +190,7 @@ impl Archive {
                 return Ok(false);
             }
             manifest.objects.push(object.clone());
-            let condition = tag.as_ref().map_or(Condition::Absent, Condition::Unchanged);
-            match self.place.put_if(&manifest_of(run), &manifest.encode()?, condition) {
+            match self.place.put_if(&manifest_of(run), &manifest.encode()?, Condition::Unchanged(&tag)) {
                 Ok(Put::Done(_)) => return Ok(true),
                 Ok(Put::Refused) => {}
                 // What was written is seen by reading it.
@@ -285,28 +331,120 @@ impl Archive {
         Ok(inventory)
     }
 
-    /// Names of objects that no manifest names and that are older than this: what killed movers left.
+    /// Names of objects that no manifest names and that are older than this: what killed movers left. What is wrong with manifests: of a
+    /// run without a whole one nothing is named here.
     ///
     /// # Errors
-    /// Those of the manifests and of the place.
-    pub fn unnamed(&self, older: Duration) -> Result<Vec<String>> {
-        let mut names: BTreeSet<String> = self.place.list("")?.into_iter().collect();
-        names.retain(|name| name.starts_with("run-") && name.ends_with(OBJECT_ENDING));
-        let runs: BTreeSet<u64> =
-            names.iter().filter_map(|name| name.split_once('/')?.0.strip_prefix("run-")?.parse().ok()).collect();
-        for run in runs {
-            for object in self.manifest(run)?.unwrap_or_default().objects {
-                names.remove(&object.name);
+    /// Those of the place.
+    pub fn unnamed(&self, older: Duration) -> Result<(Vec<String>, Vec<Fault>)> {
+        let (mut old, mut faults) = (Vec::new(), Vec::new());
+        for run in self.runs()? {
+            // Listed first: what is named meanwhile is in the manifest.
+            let mut names: BTreeSet<String> = self.objects_of(run)?.into_iter().collect();
+            match self.manifest(run) {
+                Ok(manifest) => {
+                    manifest.unwrap_or_default().objects.iter().for_each(|object| _ = names.remove(&object.name))
+                }
+                Err(error) => {
+                    faults.push(Fault::of_manifest(run, error)?);
+                    continue;
+                }
+            }
+            for name in names {
+                // Young ones may be named in a moment. Ages are by the clock of the place.
+                if self.place.age(&name)?.is_some_and(|age| age >= older) {
+                    old.push(name);
+                }
             }
         }
-        let mut old = Vec::new();
-        for name in names {
-            // Young ones may be named in a moment. Ages are by the clock of the place.
-            if self.place.age(&name)?.is_some_and(|age| age >= older) {
-                old.push(name);
+        Ok((old, faults))
+    }
+
+    /// Makes the manifest of a run from its objects, where there is none, or a damaged one: each that verifies is in it. `told` hears how
+    /// many of how many were read. What is wrong with the others.
+    ///
+    /// # Errors
+    /// `Conflict` where the run has a whole manifest, `Invalid` where it has no objects, those of the place.
+    pub fn rebuild(&self, run: u64, told: &mut dyn FnMut(u64, u64)) -> Result<(Manifest, Vec<Fault>)> {
+        let condition = match self.place.get(&manifest_of(run), MANIFEST_BYTES_MAX)? {
+            None => None,
+            Some((bytes, tag)) => match Manifest::decode(&bytes, run) {
+                Ok(_) => return Err(Error::conflict(format!("run {run} has a manifest, and it verifies"))),
+                Err(error) if error.kind() == Kind::Corrupt => Some(tag),
+                Err(error) => return Err(error),
+            },
+        };
+        let names = self.objects_of(run)?;
+        let (mut manifest, mut faults) = (Manifest { run, ..Manifest::default() }, Vec::new());
+        for (at, name) in (0..).zip(&names) {
+            told(at, names.len() as u64);
+            match self.entry_of(run, name) {
+                Ok((entry, keyspace)) => {
+                    manifest.keyspace = keyspace;
+                    manifest.objects.push(entry);
+                }
+                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Invalid) => {
+                    faults.push(Fault { name: name.clone(), what: error.message().to_owned() });
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(old)
+        if manifest.objects.is_empty() {
+            return Err(Error::invalid(format!("{} has no object of run {run} that verifies", self.place.url())));
+        }
+        manifest.objects.sort_by_key(|object| object.written_ms);
+        let condition = condition.as_ref().map_or(Condition::Absent, Condition::Unchanged);
+        match self.place.put_if(&manifest_of(run), &manifest.encode()?, condition)? {
+            Put::Done(_) => Ok((manifest, faults)),
+            Put::Refused => Err(Error::conflict(format!("the manifest of run {run} was written meanwhile"))),
+        }
+    }
+
+    /// What a manifest says of an object, and the name of its keyspace, all of it read and compared.
+    fn entry_of(&self, run: u64, name: &str) -> Result<(ManifestObject, String)> {
+        let bytes = self.place.read_back(name, OBJECT_BYTES_MAX)?.ok_or_else(|| Error::corrupt("it is not there"))?;
+        let read = |range| piece_of(&bytes, range);
+        let object = Object::open(bytes.len() as u64, &read)?;
+        let _ = object.verify(&read)?;
+        let (head, events) = (&object.head, &object.events);
+        let (Some(first), Some(last)) =
+            (events.iter().map(|place| place.primary).min(), events.iter().map(|place| place.primary).max())
+        else {
+            return Err(Error::corrupt("an object without events"));
+        };
+        if head.run != run {
+            return Err(Error::corrupt(format!("an object of run {}", head.run)));
+        }
+        let schema = &object.keyspace.attributes;
+        let mut lumi: Option<(u64, u64)> = None;
+        for place in events {
+            let event = object.event(place, &read)?;
+            let value = match (schema.index("lumi"), event.attributes.is_empty()) {
+                (Some(at), false) => Attributes::unpack(schema, &event.attributes)?.get(at),
+                _ => None,
+            };
+            if let Some(value) = value.and_then(|value| u64::try_from(value).ok()) {
+                let (low, high) = lumi.unwrap_or((value, value));
+                lumi = Some((low.min(value), high.max(value)));
+            }
+        }
+        let entry = ManifestObject {
+            name: name.to_owned(),
+            bytes: bytes.len() as u64,
+            adler32: adler32(&bytes),
+            md5: None,
+            stream: head.stream.clone(),
+            contents: object.contents,
+            first,
+            last,
+            lumi,
+            store: head.store.clone(),
+            unit: head.unit.clone(),
+            // Where it ends in its unit is not known any more: a unit that is not proved yet is archived again.
+            of_unit: (head.of_unit.0, head.of_unit.0),
+            written_ms: head.written_ms,
+        };
+        Ok((entry, object.keyspace.name))
     }
 
     /// The name of a new object.
@@ -314,6 +452,21 @@ impl Archive {
         let plain = |byte: char| if byte.is_ascii_alphanumeric() || byte == '-' { byte } else { '_' };
         let stream: String = stream.chars().take(64).map(plain).collect();
         format!("{}{stream}-{what}-{:016x}{OBJECT_ENDING}", folder_of(run), rand::random::<u64>())
+    }
+}
+
+/// The run of the object or the manifest with this name.
+fn run_of(name: &str) -> Option<u64> {
+    let (folder, name) = name.split_once('/')?;
+    let is_ours = name == "manifest" || name.ends_with(OBJECT_ENDING);
+    folder.strip_prefix("run-")?.parse().ok().filter(|_| is_ours)
+}
+
+/// What a place lists. One that may not be listed, such as a bucket without an index, says nothing; one that does not answer is an error.
+pub(crate) fn listed<T: Default>(list: Result<T>) -> Result<T> {
+    match list {
+        Err(error) if error.kind() == Kind::Invalid => Ok(T::default()),
+        list => list,
     }
 }
 

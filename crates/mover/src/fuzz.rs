@@ -1,6 +1,7 @@
 //! Decoders as the fuzz target `archive` calls them, for it alone. What it has no checksums for is made here.
 
-use crate::manifest::Manifest;
+use crate::framed;
+use crate::manifest::{Manifest, VERSION, WORD};
 use crate::object::{EVENT_HEAD_BYTES, HEAD_BYTES, Object, TRAILER_BYTES, piece_of};
 use bytes::Bytes;
 use forebay_core::crc32c;
@@ -57,5 +58,5 @@ pub fn manifest(bytes: &[u8]) {
 
 /// The JSON of a manifest, below its line.
 pub fn manifest_json(json: &[u8]) {
-    manifest(&Manifest::framed(json));
+    manifest(&framed::encode(WORD, VERSION, json));
 }

@@ -10,8 +10,10 @@
 
 mod archive;
 mod audit;
+mod framed;
 #[doc(hidden)]
 pub mod fuzz;
+mod identity;
 mod limits;
 mod manifest;
 mod mover;
@@ -20,7 +22,8 @@ mod restore;
 
 pub use archive::{Archive, Fault, Inventory, WholeEvent};
 pub use audit::{Audit, audit};
+pub use identity::Identity;
 pub use manifest::{Manifest, ManifestObject, folder_of, manifest_of};
-pub use mover::{Moved, Mover, MoverOptions};
+pub use mover::{Moved, Mover, MoverOptions, News};
 pub use object::{ArchivedEvent, Contents, EventPlace, Fragment, Head, Object, ReadPiece, piece_of};
 pub use restore::{Restore, restore};

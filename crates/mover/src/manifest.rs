@@ -7,13 +7,14 @@
 //! *Invariants*: written on the condition that it is still what was read, so no entry is lost between two movers; each part of
 //! a unit is named once ([`Manifest::done_of`]).
 
+use crate::framed;
 use crate::object::Contents;
 use bytes::Bytes;
-use forebay_core::{Error, Primary, Result, Unit, crc32c};
+use forebay_core::{Error, Filling, Primary, Result, Unit};
 use serde::{Deserialize, Serialize};
 
-const WORD: &str = "forebay-archive";
-const VERSION: u32 = 1;
+pub(crate) const WORD: &str = "forebay-archive";
+pub(crate) const VERSION: u32 = 1;
 /// Longest manifest: some 300,000 objects.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
@@ -72,14 +73,7 @@ impl Manifest {
         if json.len() as u64 > MANIFEST_BYTES_MAX - 128 {
             return Err(Error::full(format!("run {} has too many objects for one manifest", self.run)));
         }
-        Ok(Manifest::framed(&json))
-    }
-
-    /// The line that says what this JSON is, and the JSON.
-    pub(crate) fn framed(json: &[u8]) -> Bytes {
-        let mut bytes = format!("{WORD} {VERSION} {} {:08x}\n", json.len(), crc32c(json)).into_bytes();
-        bytes.extend_from_slice(json);
-        bytes.into()
+        Ok(framed::encode(WORD, VERSION, &json))
     }
 
     /// Reads the manifest of a run.
@@ -87,23 +81,8 @@ impl Manifest {
     /// # Errors
     /// `Invalid` where it is none or of another version, `Corrupt` where it does not verify, or is another run's.
     pub fn decode(bytes: &[u8], run: u64) -> Result<Manifest> {
-        let end = bytes.iter().take(128).position(|byte| *byte == b'\n');
-        let line = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok()).unwrap_or_default();
-        let mut words = line.split(' ');
-        if words.next() != Some(WORD) {
-            return Err(Error::invalid(format!("run {run}: no manifest of an archive of Forebay")));
-        }
-        let version = words.next().unwrap_or_default();
-        if version != VERSION.to_string() {
-            return Err(Error::invalid(format!("a manifest of version {version}; this build reads version {VERSION}")));
-        }
+        let json = framed::decode(WORD, VERSION, bytes, &format!("the manifest of run {run}"))?;
         let corrupt = |what: &str| Error::corrupt(format!("the manifest of run {run} {what}"));
-        let length = words.next().and_then(|word| word.parse::<usize>().ok());
-        let crc = words.next().and_then(|word| u32::from_str_radix(word, 16).ok());
-        let json = &bytes[end.unwrap_or_default() + 1..];
-        if length != Some(json.len()) || crc != Some(crc32c(json)) || words.next().is_some() {
-            return Err(corrupt("does not verify"));
-        }
         let manifest: Manifest =
             serde_json::from_slice(json).map_err(|error| corrupt(&format!("is not understood: {error}")))?;
         if manifest.run != run {
@@ -117,14 +96,37 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Events that the objects of a unit have, those in several streams once for each, and up to which event of it they reach.
+    #[must_use]
+    pub fn extent_of(&self, store: &str, unit: &Unit) -> (u64, u64) {
+        let objects = self.of_unit(store, unit);
+        objects.fold((0, 0), |(events, end), object| (events + object.contents.events, end.max(object.of_unit.1)))
+    }
+
+    fn of_unit(&self, store: &str, unit: &Unit) -> impl Iterator<Item = &ManifestObject> {
+        self.objects.iter().filter(move |object| object.store == store && object.unit == *unit && *unit != Unit::Batch)
+    }
+
+    /// An object of a later filling of the unit's container, or of another one of its generation: the store that names this unit was
+    /// set back.
+    #[must_use]
+    pub fn ahead_of(&self, store: &str, unit: &Unit) -> Option<&ManifestObject> {
+        let Unit::Container { container, generation, filling, .. } = unit else { return None };
+        self.objects.iter().find(|object| {
+            let Unit::Container { container: of, generation: count, filling: name, .. } = &object.unit else {
+                return false;
+            };
+            // Without a name it may be this one, as a mover of before knew it.
+            let is_other = count > generation || count == generation && name != filling && *name != Filling::default();
+            object.store == store && of == container && is_other
+        })
+    }
+
     /// Up to which event of a unit of a store the objects of a stream count: from there another mover goes on.
     #[must_use]
     pub fn done_of(&self, store: &str, unit: &Unit, stream: &str) -> u64 {
-        if *unit == Unit::Batch {
-            return 0;
-        }
-        let same = |object: &&ManifestObject| object.store == store && object.unit == *unit && object.stream == stream;
-        self.objects.iter().filter(same).map(|object| object.of_unit.1).max().unwrap_or(0)
+        let objects = self.of_unit(store, unit).filter(|object| object.stream == stream);
+        objects.map(|object| object.of_unit.1).max().unwrap_or(0)
     }
 }
 

@@ -17,6 +17,7 @@
 //! manifest has of the same container.
 
 use crate::archive::Archive;
+use crate::identity::Identity;
 use crate::limits::{CLAIM, LANES, OBJECT_BYTES, PATIENCE, PAUSE_MAX, PAUSE_MIN, PUTS_MAX, TABLES_BYTES};
 use crate::manifest::{Manifest, ManifestObject};
 use crate::object::{Builder, Contents, Head, Object, piece_of};
@@ -30,7 +31,7 @@ use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How a mover works.
@@ -100,14 +101,16 @@ pub struct Mover<S> {
     options: MoverOptions,
     stop: Arc<AtomicBool>,
     moved: Mutex<Moved>,
-    /// The place keeps to the conditions of puts.
-    is_checked: AtomicBool,
+    /// Which archive it writes into; the place keeps to the conditions of puts.
+    began: OnceLock<Identity>,
     /// From when on the next object may go out.
     free_at: Mutex<Instant>,
     /// Memory of the last object of each lane, for the next ones.
     spare: Mutex<Vec<BytesMut>>,
     /// Lanes that changed a manifest at once would refuse each other.
     naming: Mutex<()>,
+    /// It was said that the store was set back.
+    is_said: AtomicBool,
 }
 
 /// A claim that is being moved.
@@ -115,12 +118,22 @@ struct Work<'a> {
     claim: &'a Claim,
     /// Its time is over: another mover may have it.
     lost: &'a AtomicBool,
-    /// Hears of what is tried again.
-    tell: &'a dyn Fn(&Error),
+    tell: &'a dyn Fn(News<'_>),
 }
 
-/// What hears of every claim that ended, and of every failure after which it goes on.
-type Told<'a> = dyn FnMut(&Moved, Option<&Error>) + Send + 'a;
+/// What a mover tells while it works.
+#[derive(Clone, Copy, Debug)]
+pub enum News<'a> {
+    /// A claim was proved.
+    Proved,
+    /// It failed, and is tried again.
+    Again(&'a Error),
+    /// The archive knows later fillings of what is claimed, or others: the store was set back. Said once, and what is new is moved.
+    SetBack(&'a str),
+}
+
+/// What hears of it.
+type Told<'a> = dyn FnMut(&Moved, News<'_>) + Send + 'a;
 
 /// The end of one try to move a unit.
 enum Tried {
@@ -154,8 +167,9 @@ impl<S: EventStore + MovedStore> Mover<S> {
     /// A mover that ends its work soon after `stop` is set.
     pub fn new(store: S, archive: Archive, options: MoverOptions, stop: Arc<AtomicBool>) -> Mover<S> {
         let (moved, free_at) = (Mutex::default(), Mutex::new(Instant::now()));
-        let (is_checked, spare, naming) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
-        Mover { store, archive, options, stop, moved, is_checked, free_at, spare, naming }
+        let (began, spare, naming) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        let is_said = AtomicBool::new(false);
+        Mover { store, archive, options, stop, moved, began, free_at, spare, naming, is_said }
     }
 
     /// What it has done until now.
@@ -171,8 +185,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Moves until it is stopped; with `once` until there is nothing left to claim. `told` hears of every claim that ended,
-    /// and of every failure after which it goes on.
+    /// Moves until it is stopped; with `once` until there is nothing left to claim. `told` hears how it goes.
     ///
     /// # Errors
     /// `Invalid` for a claim that cannot be, such as of a device that is not there; with `once` the first failure.
@@ -190,18 +203,17 @@ impl<S: EventStore + MovedStore> Mover<S> {
     }
 
     fn lane(&self, once: bool, told: &Mutex<&mut Told<'_>>) -> Result<()> {
-        let tell = |error: Option<&Error>| told.lock().unwrap_or_else(PoisonError::into_inner)(&self.moved(), error);
+        let tell = |news: News<'_>| told.lock().unwrap_or_else(PoisonError::into_inner)(&self.moved(), news);
         let mut pause = PAUSE_MIN;
         while !self.is_stopped() {
             let claimed = self.claim();
             // A claim that cannot be is not made possible by another one.
             let is_final = claimed.as_ref().is_err_and(|error| matches!(error.kind(), Kind::Invalid | Kind::Closed));
-            let done = claimed.and_then(|claim| {
-                claim.map_or(Ok(false), |claim| self.move_claim(&claim, &|error| tell(Some(error))).map(|()| true))
-            });
+            let done = claimed
+                .and_then(|claim| claim.map_or(Ok(false), |claim| self.move_claim(&claim, &tell).map(|()| true)));
             match done {
                 Ok(true) => {
-                    tell(None);
+                    tell(News::Proved);
                     pause = PAUSE_MIN;
                     continue;
                 }
@@ -211,7 +223,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     if once || is_final {
                         return Err(error);
                     }
-                    tell(Some(&error));
+                    tell(News::Again(&error));
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
@@ -229,22 +241,29 @@ impl<S: EventStore + MovedStore> Mover<S> {
     }
 
     fn claim(&self) -> Result<Option<Claim>> {
-        // Before anything is taken: where conditions are ignored, two movers would overwrite each other's manifests.
-        if !self.is_checked.load(Ordering::Relaxed) {
-            let (place, name) = (self.archive.place(), format!("check/{:016x}", rand::random::<u64>()));
-            match place.ignored_condition(&name) {
-                Ok(None) => {}
-                Ok(Some(condition)) => return Err(place.ignores(condition)),
-                // A place that is read-only, or refuses these credentials, may be mended.
-                Err(error) => return Err(Error::unavailable("the archive cannot be written").with_source(error)),
-            }
-            self.is_checked.store(true, Ordering::Relaxed);
-        }
+        self.still_there()?;
         let MoverOptions { device, move_after, claim: duration, .. } = self.options;
         self.store.claim(&ClaimRequest { device, move_after, duration })
     }
 
-    fn move_claim(&self, claim: &Claim, tell: &dyn Fn(&Error)) -> Result<()> {
+    /// The place is an archive, the one that this mover began with.
+    fn still_there(&self) -> Result<()> {
+        if let Some(began) = self.began.get() {
+            return self.archive.still(began);
+        }
+        let there = self.archive.identity_there()?;
+        // Before anything is taken: where conditions are ignored, two movers would overwrite each other's manifests.
+        let (place, name) = (self.archive.place(), format!("check/{:016x}", rand::random::<u64>()));
+        match place.ignored_condition(&name) {
+            Ok(None) => {}
+            Ok(Some(condition)) => return Err(place.ignores(condition)),
+            // A place that is read-only, or refuses these credentials, may be mended.
+            Err(error) => return Err(Error::unavailable("the archive cannot be written").with_source(error)),
+        }
+        self.archive.still(self.began.get_or_init(|| there))
+    }
+
+    fn move_claim(&self, claim: &Claim, tell: &dyn Fn(News<'_>)) -> Result<()> {
         let lost = AtomicBool::new(false);
         let work = Work { claim, lost: &lost, tell };
         let ended = (Mutex::new(false), Condvar::new());
@@ -315,7 +334,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     if matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown | Kind::Full)
                         && since.elapsed() < self.options.patience =>
                 {
-                    (work.tell)(&error);
+                    (work.tell)(News::Again(&error));
                     self.sleep(jittered(pause));
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -350,6 +369,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
         let mut packed = vec![0; if keyspace.attributes.is_empty() { 0 } else { keyspace.attributes.packed_bytes() }];
         let mut manifests: BTreeMap<u64, Manifest> = BTreeMap::new();
         let mut groups: BTreeMap<(u64, String), Group> = BTreeMap::new();
+        // Of each run the events that nothing is written of here: movers before named them.
+        let mut skipped: BTreeMap<u64, u64> = BTreeMap::new();
         let mut at = 0;
         loop {
             let page = self.patiently(work, || self.store.claimed(&claim.token, at))?;
@@ -363,15 +384,19 @@ impl<S: EventStore + MovedStore> Mover<S> {
                 }
                 let run = schema.run_of(claimed.primary.as_bytes());
                 if let std::collections::btree_map::Entry::Vacant(unknown) = manifests.entry(run) {
-                    let there = self.patiently(work, || self.archive.manifest(run))?;
-                    unknown.insert(there.unwrap_or_default());
+                    let there = self.patiently(work, || self.archive.begin_run(run, &keyspace.name))?;
+                    self.look_back(work, &there);
+                    unknown.insert(there);
                 }
                 let mut event = None;
-                for stream in self.streams_of(&claimed) {
-                    let done = manifests.get(&run).map_or(0, |known| known.done_of(&claim.store, &claim.unit, &stream));
+                let streams = self.streams_of(&claimed);
+                let mut named = 0;
+                for stream in &streams {
+                    let done = manifests.get(&run).map_or(0, |known| known.done_of(&claim.store, &claim.unit, stream));
                     let group = groups.entry((run, stream.clone())).or_insert_with(|| Group::after(done));
                     // Named and proved by a mover before.
                     if at <= done {
+                        named += 1;
                         continue;
                     }
                     if event.is_none() {
@@ -392,7 +417,7 @@ impl<S: EventStore + MovedStore> Mover<S> {
                         }
                     };
                     if group.builder.is_none() {
-                        let head = self.head(claim, run, &stream, group.from)?;
+                        let head = self.head(claim, run, stream, group.from)?;
                         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
                         // As large as the unit lets it become, with what its tables take.
                         let expected = self.options.object_bytes.min(claim.bytes as usize) / 16 * 17 + TABLES_BYTES;
@@ -403,11 +428,24 @@ impl<S: EventStore + MovedStore> Mover<S> {
                     }
                     group.see(&claimed.primary, lumi.and_then(|lumi| event.attributes.get(lumi)));
                     if group.builder.as_ref().is_some_and(|builder| builder.len() >= self.options.object_bytes)
-                        && !self.end_object(work, (run, &stream), group, at)?
+                        && !self.end_object(work, (run, stream), group, at)?
                     {
                         return Ok(Tried::Overtaken);
                     }
                 }
+                *skipped.entry(run).or_default() += u64::from(named == streams.len());
+            }
+        }
+        // What is proved was written here, or is named.
+        for (run, manifest) in &manifests {
+            let (known, end) = manifest.extent_of(&claim.store, &claim.unit);
+            let skipped = skipped.get(run).copied().unwrap_or_default();
+            if end > at || skipped > known {
+                return Err(Error::corrupt(format!(
+                    "run {run}: the manifest names {known} events of {:?}, up to number {end}; the store has {at}, and {skipped} of these are said \
+                     to be named: nothing of it is proved",
+                    claim.unit
+                )));
             }
         }
         for ((run, stream), group) in &mut groups {
@@ -416,6 +454,18 @@ impl<S: EventStore + MovedStore> Mover<S> {
             }
         }
         Ok(Tried::Done)
+    }
+
+    /// Says so once where the archive knows what the store does not know any more.
+    fn look_back(&self, work: &Work<'_>, manifest: &Manifest) {
+        let Some(later) = manifest.ahead_of(&work.claim.store, &work.claim.unit) else { return };
+        if !self.is_said.swap(true, Ordering::Relaxed) {
+            (work.tell)(News::SetBack(&format!(
+                "this store was set back: it fills {:?}, and run {} of the archive has `{}` of {:?}. Was an old backup restored? What it had \
+                 decided since is in the archive twice, or decided differently; `forebay archive audit` compares them",
+                work.claim.unit, manifest.run, later.name, later.unit
+            )));
+        }
     }
 
     /// Names of the objects that an event goes into.
@@ -471,11 +521,11 @@ impl<S: EventStore + MovedStore> Mover<S> {
                 spare.push(memory);
             }
         }
-        let keyspace = &self.store.keyspace().name;
         let named = self.patiently(work, || {
             // Held for as long as the place lets a change of the manifest take: the others need its outcome anyway.
             let _turn = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
-            self.archive.extend(run, keyspace, &object)
+            self.still_there()?;
+            self.archive.extend(run, &object)
         })?;
         if !named {
             // Best effort: `gc` removes what stays.

@@ -37,7 +37,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
                 continue;
             }
             let stop = Arc::new(AtomicBool::new(false));
-            let mover = scene.mover(plan, archive.clone(), false, &stop);
+            let mover = scene.mover(plan, archive.clone(), false, &stop)?;
             beside = std::thread::scope(|scope| -> Result<f64> {
                 let moving = scope.spawn(|| mover.run(false, &mut |_, _| {}));
                 let rate = scene.until("the mover's first object", || Ok(mover.moved().objects > 0)).and_then(|()| {

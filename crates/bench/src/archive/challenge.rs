@@ -93,7 +93,7 @@ fn measure(
     println!("{title}: a mover alone {:.1} MB/s, intake {:.1} MB/s", alone / 1e6, intake / 1e6);
 
     let stop = Arc::new(AtomicBool::new(false));
-    let mover = scene.mover(plan, archive.clone(), false, &stop);
+    let mover = scene.mover(plan, archive.clone(), false, &stop)?;
     let watch = Watch { scene: &scene, moved: &|| mover.moved().contents.payload_bytes, from: Instant::now() };
     let phases = std::thread::scope(|scope| -> Result<Vec<Phase>> {
         let readout = scope.spawn(|| read_out(&scene, on, intake, &stop).map_err(|error| error.to_string()));

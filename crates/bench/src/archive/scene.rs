@@ -171,18 +171,22 @@ impl Scene {
         place: Arc<dyn Storage>,
         all: bool,
         stop: &Arc<AtomicBool>,
-    ) -> Mover<Store> {
+    ) -> Result<Mover<Store>> {
         let options = MoverOptions {
             move_after: if all { Duration::ZERO } else { Duration::from_secs(3600) },
             object_bytes: plan.object_bytes,
             ..MoverOptions::default()
         };
-        Mover::new(self.store.clone(), Archive::at(place), options, stop.clone())
+        let archive = Archive::at(place);
+        if archive.identity()?.is_none() {
+            archive.create("bench")?;
+        }
+        Ok(Mover::new(self.store.clone(), archive, options, stop.clone()))
     }
 
     /// Moves everything into a place.
     pub(super) fn move_all(&self, plan: &Plan, place: Arc<dyn Storage>) -> Result<Trip> {
-        let mover = self.mover(plan, place, true, &Arc::default());
+        let mover = self.mover(plan, place, true, &Arc::default())?;
         let from = Instant::now();
         let (process, others) = (cpu_time(), times_of_others()?);
         let moved = mover.run(true, &mut |_, _| {})?;

@@ -73,9 +73,16 @@ fn balanced(audit: &Value) {
 
 const TO: &str = "dir:archive";
 
+/// A store, and an archive beside it.
+fn with_archive() -> Temp {
+    let temp = two_levels();
+    assert_code(&temp.run(&["archive", "create", TO, "--name", "tests"]), 0);
+    temp
+}
+
 #[test]
 fn events_leave_a_served_store_and_come_back_as_another_run() {
-    let temp = two_levels();
+    let temp = with_archive();
     let server = Serving::start(&mut serve(&temp));
     accept(&client(&server), 0..300);
     until_down(&temp, 300);
@@ -137,7 +144,7 @@ fn events_leave_a_served_store_and_come_back_as_another_run() {
 
 #[test]
 fn movers_and_servers_that_are_killed_lose_nothing_and_archive_nothing_twice() {
-    let temp = two_levels();
+    let temp = with_archive();
     let mut server = Serving::start(&mut serve(&temp));
     let mut events = 0;
     let mut kills = 0;
@@ -195,18 +202,22 @@ fn movers_and_servers_that_are_killed_lose_nothing_and_archive_nothing_twice() {
     let inventory = &temp.json(&["archive", "audit", "STORE", TO, "7"], 0)[0]["archive"];
     assert_eq!((&inventory["events"], &inventory["fragments"]), (&events.into(), &(events * SOURCES).into()));
     // What the killed ones left is removed by name, and only that.
-    assert_code(&temp.run(&["archive", "gc", TO, "--older", "0s"]), 0);
+    assert_code(&temp.run(&["archive", "gc", TO, "--older", "0s"]), 2);
+    for entry in std::fs::read_dir(temp.root.join("archive/run-7")).unwrap().map(Result::unwrap) {
+        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        std::fs::File::options().write(true).open(entry.path()).unwrap().set_modified(hour_ago).unwrap();
+    }
+    assert_code(&temp.run(&["archive", "gc", TO, "--older", "10min"]), 0);
     assert!(stdout(&temp.run(&["archive", "verify", TO])).contains("no problems found"));
 }
 
 #[test]
 fn an_archive_that_cannot_be_written_is_said_and_loses_nothing() {
-    let temp = two_levels();
+    let temp = with_archive();
     let server = Serving::start(&mut serve(&temp));
     accept(&client(&server), 0..20);
     until_down(&temp, 20);
     // A file where the directory of the run would be.
-    std::fs::create_dir_all(temp.root.join("archive")).unwrap();
     std::fs::write(temp.root.join("archive/run-7"), b"in the way").unwrap();
     let refused = temp.command(&["move", "STORE", "--to", TO, "--once", "--move-after", "0s"]).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -219,6 +230,9 @@ fn an_archive_that_cannot_be_written_is_said_and_loses_nothing() {
     balanced(&temp.json(&["archive", "audit", "STORE", TO, "7"], 0)[0]);
     for (arguments, words) in [
         (&["move", "STORE", "--to", "ftp://host/x"][..], "no place for objects"),
+        (&["move", "STORE", "--to", "s3:/raw/2026", "--once"], "no place for objects"),
+        (&["move", "STORE", "--to", "s3//raw", "--once"], "no place for objects"),
+        (&["move", "STORE", "--to", "dri:/archive", "--once"], "no place for objects"),
         (&["move", "STORE", "--to", TO, "--claim", "1ms"], "1s to 1h"),
         (&["move", "STORE", "--to", TO, "--device", "9", "--once"], "no device 9"),
     ] {
@@ -226,4 +240,42 @@ fn an_archive_that_cannot_be_written_is_said_and_loses_nothing() {
         assert_code(&refused, 2);
         assert!(stderr(&refused).contains(words), "{arguments:?}: {}", stderr(&refused));
     }
+}
+
+#[test]
+fn a_place_without_the_archive_of_before_gets_nothing() {
+    let temp = with_archive();
+    let server = Serving::start(&mut serve(&temp));
+    accept(&client(&server), 0..20);
+    until_down(&temp, 20);
+    // Its disk is not mounted.
+    let (there, away) = (temp.root.join("archive"), temp.root.join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    let all = ["move", "STORE", "--to", TO, "--once", "--move-after", "0s"];
+    for command in [&all[..], &["archive", "gc", TO]] {
+        let refused = temp.run(command);
+        assert!(refused.status.code() != Some(0) && stderr(&refused).contains("is no archive"), "{}", stderr(&refused));
+    }
+    assert_eq!(std::fs::read_dir(&there).unwrap().count(), 0, "nothing is written into a mount point");
+    std::fs::remove_dir(&there).unwrap();
+    std::fs::rename(&away, &there).unwrap();
+    assert_code(&temp.run(&all), 0);
+    balanced(&temp.json(&["archive", "audit", "STORE", TO, "7"], 0)[0]);
+    let twice = temp.run(&["archive", "create", TO]);
+    assert!(stderr(&twice).contains("--adopt") && twice.status.code() != Some(0), "{}", stderr(&twice));
+
+    // From before archives had ids: every object is verified.
+    std::fs::remove_file(there.join("archive")).unwrap();
+    let objects = temp.json(&["archive", "ls", TO, "7"], 0).remove(0);
+    let object = there.join(objects["objects"][0]["name"].as_str().unwrap());
+    let whole = std::fs::read(&object).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(&object, damaged).unwrap();
+    let refused = temp.run(&["archive", "create", TO, "--adopt"]);
+    assert!(refused.status.code() != Some(0) && !there.join("archive").exists(), "{}", stderr(&refused));
+    std::fs::write(&object, whole).unwrap();
+    assert_code(&temp.run(&["archive", "create", TO, "--adopt", "--name", "old"]), 0);
+    assert_code(&temp.run(&all), 0);
 }

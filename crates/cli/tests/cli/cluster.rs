@@ -190,6 +190,7 @@ fn a_node_is_killed_taken_out_of_new_runs_and_comes_back() {
     assert!(stdout(&held).contains("bytes of a detector"), "{}", stderr(&held));
     assert_code(&nodes.run(&["take", "CLUSTER", "-n", "20", "--accept", "main"]), 0);
     assert_code(&nodes.run(&["run", "CLUSTER", "stop", "200"]), 0);
+    assert_code(&nodes.temp.run(&["archive", "create", "dir:archive"]), 0);
     // A mover at each node takes the node's events, and reads their bytes where they are.
     for id in 1..=3 {
         let from = format!("unix:{}", nodes.temp.root.join(format!("n{id}.sock")).display());

@@ -237,7 +237,7 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// The place with this address: `s3://bucket/prefix`, a path, or `file://` and a path. Nothing is asked of it yet.
+/// The place with this address: `s3://bucket/prefix`, a path, or a path behind `dir:` or `file://`. Nothing is asked of it yet.
 ///
 /// # Errors
 /// `Invalid` where the address is none, or where the credentials that the environment gives cannot be used.
@@ -245,11 +245,21 @@ pub fn open(url: &str, options: &Options) -> Result<Arc<dyn Storage>> {
     if url.starts_with("s3://") {
         return Ok(Arc::new(Bucket::new(url, options)?));
     }
-    let path = url.strip_prefix("file://").unwrap_or(url);
-    if path.is_empty() || path.contains("://") {
-        return Err(Error::invalid(format!("{url:?} is no place for objects: give a path, or s3://bucket/prefix")));
+    let named = url.strip_prefix("file://").or_else(|| url.strip_prefix("dir:"));
+    let path = named.unwrap_or(url);
+    if path.is_empty() || path.contains("://") || named.is_none() && is_like_a_scheme(path) {
+        return Err(Error::invalid(format!(
+            "{url:?} is no place for objects: give s3://bucket/prefix or a path; dir:PATH takes one with any letters"
+        )));
     }
     Ok(Arc::new(Directory::new(PathBuf::from(path), options)))
+}
+
+/// Whether a path begins like an address that is misspelt, such as `s3:/bucket`, `s3//bucket` or `dri:/path`.
+fn is_like_a_scheme(path: &str) -> bool {
+    let word = path.split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let rest = &path[word.len()..];
+    !word.is_empty() && (rest.starts_with(':') || rest.starts_with("//"))
 }
 
 /// Requests and bytes, counted by many threads.

@@ -3,7 +3,7 @@
 use super::container::Phase;
 use super::log::DeviceLog;
 use super::space::Warm;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Filling, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,13 +53,13 @@ impl Warm {
 
     /// Full containers in which accepted events or those of the debug stream may live, oldest first, with their filling; of
     /// one device, or of all.
-    pub fn drainable(&self, device: Option<u32>) -> Vec<(u32, u32)> {
-        let mut full: Vec<(u64, (u32, u32))> = Vec::new();
+    pub fn drainable(&self, device: Option<u32>) -> Vec<(u32, u32, Filling)> {
+        let mut full: Vec<(u64, (u32, u32, Filling))> = Vec::new();
         for container in &self.containers {
             let header = *container.header.lock();
             let here = device.is_none_or(|device| device == container.device);
             if container.phase() == Phase::Full && header.stream.is_decided() && here && container.live() > 0 {
-                full.push((header.order, (container.number, header.generation)));
+                full.push((header.order, (container.number, header.generation, Filling(header.filling))));
             }
         }
         // Oldest first, so that an archive gets the data in about the order in which it was taken.
@@ -84,13 +84,6 @@ impl Warm {
     /// Fragments that live in a container; `None` for a number that none has.
     pub fn live_in(&self, container: u32) -> Option<u32> {
         self.containers.get(container as usize).map(|container| container.live())
-    }
-
-    /// Whether a container is one that [`Warm::drainable`] would name, in this filling.
-    pub fn is_drainable(&self, container: u32, generation: u32) -> bool {
-        self.containers.get(container as usize).is_some_and(|container| {
-            container.phase() == Phase::Full && container.header.lock().generation == generation
-        })
     }
 
     /// Runs of which containers have images; `None` where a shared one may have some of any run.

@@ -136,8 +136,8 @@ impl Warm {
             )));
         }
         let header = |number: u32| {
-            // Archives name a filling by its generation, and of two versions the one in the later container is in force: neither may
-            // begin again.
+            // A generation that went back looks like a restored backup to a mover, and of two versions the one in the later container is
+            // in force: neither may begin again.
             let before = *self.containers[number as usize].header.lock();
             ContainerHeader {
                 generation: before.generation,

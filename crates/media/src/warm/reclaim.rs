@@ -14,7 +14,7 @@ use super::device::{BLOCK_BYTES, Device, FileId};
 use super::log::DeviceLog;
 use super::space::Warm;
 use crate::bytes::{CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerHeader, ContainerState, DirectoryPlace};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Filling, Result};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -50,11 +50,11 @@ impl Warm {
     /// # Errors
     /// `Conflict` where it does not drain; `Unavailable` where the device fails: the next opening may find it in custody all the
     /// same.
-    pub fn begin_custody(&self, number: u32, generation: u32, since: u64) -> Result<bool> {
+    pub fn begin_custody(&self, number: u32, filling: Filling, since: u64) -> Result<bool> {
         debug_assert!(since > 0, "0 says that it is not in custody");
         let (container, ..) = self.container(number)?;
         let _transition = container.transition.lock();
-        if container.phase() == Phase::Empty || container.header.lock().generation != generation {
+        if container.phase() == Phase::Empty || container.header.lock().filling != filling.0 {
             return Ok(false);
         }
         if container.phase() != Phase::Draining {

@@ -18,7 +18,7 @@ use crate::bytes::{
 };
 use crate::sync::deadline_after;
 use forebay_core::mutants::is_planted;
-use forebay_core::{Clock, Error, MonotonicClock, Result};
+use forebay_core::{Clock, Error, MonotonicClock, Random, Result, SystemRandom};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -49,6 +49,8 @@ pub struct Warm {
     /// The store is being closed: what is under way then has until this moment.
     closing_by: OnceLock<Instant>,
     pub(super) clock: Arc<dyn Clock>,
+    /// Names fillings.
+    random: Arc<dyn Random>,
 }
 
 /// A device and what is known of it.
@@ -235,12 +237,22 @@ impl Warm {
             pool: Pool::new(),
             closing_by: OnceLock::new(),
             clock: Arc::new(MonotonicClock::default()),
+            random: Arc::new(SystemRandom),
         }
     }
 
-    /// Ages of what is filled, and rests of devices, go by this clock; what waits for a device, by the machine's.
-    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Warm {
-        Warm { clock, ..self }
+    /// Ages of what is filled, and rests of devices, go by this clock; what waits for a device, by the machine's. Names of fillings come
+    /// from `random`.
+    pub fn with(self, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Warm {
+        for container in &self.containers {
+            let mut header = container.header.lock();
+            // Its header was lost, or is of an earlier version: it has a name before anybody can claim it, and any write of its header
+            // keeps that.
+            if header.filling == 0 && header.state != crate::bytes::ContainerState::Empty {
+                header.filling = random.next();
+            }
+        }
+        Warm { clock, random, ..self }
     }
 
     /// The store closes: what is under way has this many stalls in all, and one for each step after that.
@@ -455,6 +467,7 @@ impl Warm {
             *header = ContainerHeader {
                 // Before its first byte: nothing of the filling before verifies from now on.
                 generation: header.generation.wrapping_add(u32::from(!is_planted("generation-kept"))),
+                filling: self.random.next(),
                 state: crate::bytes::ContainerState::Filling,
                 kind,
                 stream,

@@ -19,7 +19,10 @@ fn place(ceph: &Ceph, url: &str) -> Archive {
     ];
     let environment = variables.map(|(name, value)| (name.to_owned(), value));
     let deadline = Duration::from_secs(20);
-    Archive::open(url, &Options { environment: Some(environment.into()), deadline, ..Options::default() }).unwrap()
+    let options = Options { environment: Some(environment.into()), deadline, ..Options::default() };
+    let archive = Archive::open(url, &options).unwrap();
+    archive.create("").unwrap();
+    archive
 }
 
 fn filled() -> Scene {

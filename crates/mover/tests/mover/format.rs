@@ -53,6 +53,7 @@ fn objects_of_version_1_are_read() {
         scene.accept(0..5, &["calib", "physics"]);
         scene.settle();
         std::fs::remove_dir_all(&fixture).ok();
+        archive.create("").unwrap();
         scene.mover(&archive, options()).run(true, &mut |_, _| {}).unwrap();
     }
     let manifest = archive.manifest_there(RUN).unwrap();

@@ -1,16 +1,15 @@
 //! A directory that fills up, or becomes read-only, in the middle.
 
-use crate::scene::{RUN, Scene, options};
-use forebay_core::{Error, Kind};
-use forebay_dataset::storage::Options;
-use forebay_mover::{Archive, Moved, MoverOptions};
+use crate::scene::{RUN, Scene, archive_in, options};
+use forebay_core::Kind;
+use forebay_mover::{Archive, Moved, MoverOptions, News};
 use forebay_testkit::Mounted;
 use std::time::Duration;
 
 fn refused(scene: &Scene, archive: &Archive, words: &str) {
     let impatient = MoverOptions { patience: Duration::from_millis(300), ..options() };
     let mut heard = 0;
-    let mut told = |_: &Moved, error: Option<&Error>| heard += u32::from(error.is_some());
+    let mut told = |_: &Moved, news: News<'_>| heard += u32::from(matches!(news, News::Again(_)));
     let error = scene.mover(archive, impatient).run(true, &mut told).unwrap_err();
     assert!(matches!(error.kind(), Kind::Full | Kind::Unavailable), "{error}");
     assert!(error.to_string().contains(words), "{error}");
@@ -31,7 +30,7 @@ fn a_directory_that_is_full_or_read_only_is_gone_on_with_when_it_is_not() {
     scene.settle();
     let at = scene.dir.path().join("mounted");
     let disk = Mounted::new(&at, "size=1200k");
-    let archive = Archive::open(&format!("dir:{}", at.join("archive").display()), &Options::default()).unwrap();
+    let archive = archive_in(&at.join("archive"));
     refused(&scene, &archive, "space");
     let named = archive.manifest_there(RUN).unwrap().objects.len();
     assert!(named > 0, "something fitted");
@@ -43,7 +42,7 @@ fn a_directory_that_is_full_or_read_only_is_gone_on_with_when_it_is_not() {
     // What killed movers leave, and no more, is removed.
     let left = at.join(format!("archive/run-{RUN}/.physics-c0-g1-0.fba.new"));
     std::fs::write(&left, b"in the middle").unwrap();
-    archive.place().remove(&archive.unnamed(Duration::ZERO).unwrap()).unwrap();
+    archive.place().remove(&archive.unnamed(Duration::ZERO).unwrap().0).unwrap();
     assert!(archive.place().clear_unfinished(Duration::from_secs(60), false).unwrap().is_empty());
     let found = archive.place().clear_unfinished(Duration::ZERO, true).unwrap();
     assert!(left.exists() && found.len() == 1, "{found:?}");

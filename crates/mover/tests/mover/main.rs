@@ -5,5 +5,6 @@ mod ceph;
 mod faults;
 mod format;
 mod full;
+mod identity;
 mod moving;
 mod scene;

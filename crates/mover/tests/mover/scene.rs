@@ -5,6 +5,7 @@ use forebay_dataset::storage::Options;
 use forebay_mover::{Archive, Mover, MoverOptions};
 use forebay_store::{Config, PutOptions, Sources, Store, WarmDevice};
 use forebay_testkit::TempDir;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -41,6 +42,13 @@ pub(crate) fn config(dir: &TempDir, warm: bool) -> Config {
 pub(crate) fn payload(event: u64, source: u64) -> Vec<u8> {
     let length = 200 + (event * 131 + source * 17) % 3000;
     (0..length).map(|at| (at * 7 + event * 31 + source) as u8).collect()
+}
+
+/// A new archive in a directory.
+pub(crate) fn archive_in(dir: &Path) -> Archive {
+    let archive = Archive::open(&format!("dir:{}", dir.display()), &Options::default()).unwrap();
+    archive.create("").unwrap();
+    archive
 }
 
 impl Scene {
@@ -89,7 +97,7 @@ impl Scene {
     }
 
     pub(crate) fn archive(&self) -> Archive {
-        Archive::open(&format!("dir:{}", self.dir.path().join("archive").display()), &Options::default()).unwrap()
+        archive_in(&self.dir.path().join("archive"))
     }
 
     pub(crate) fn mover(&self, archive: &Archive, options: MoverOptions) -> Mover<Store> {

@@ -105,7 +105,7 @@ impl MovedStore for Store {
             claims.held.remove(token).ok_or_else(|| fenced(token))?
         };
         let proved = match &claimed.unit {
-            Unit::Container { container, generation, .. } => engine.begin_custody(*container, *generation),
+            Unit::Container { container, filling, .. } => engine.begin_custody(*container, *filling),
             Unit::Batch => engine.release_batch(&claimed.events, &claimed.seen),
         };
         let mut claims = engine.claims.lock();
@@ -157,12 +157,11 @@ impl Engine {
 
     /// A claim has ended without a proof.
     fn let_go(&self, claimed: &Claimed) {
-        let (Unit::Container { container, generation, .. }, Some(level)) = (&claimed.unit, &self.placement.level)
-        else {
+        let (Unit::Container { container, filling, .. }, Some(level)) = (&claimed.unit, &self.placement.level) else {
             return;
         };
         if is_planted("claim-is-proof") {
-            _ = self.begin_custody(*container, *generation);
+            _ = self.begin_custody(*container, *filling);
         }
         *self.claims.lock().unproved.entry(*container).or_default() += 1;
         level.unproved_claims.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::events::{Flag, Word};
 use crate::placement::{At, Claimed, Custody, Level, Open};
 use crate::shards::Shard;
-use forebay_core::{ClaimRequest, Error, Kind, Primary, Result, Token, Unit};
+use forebay_core::{ClaimRequest, Error, Filling, Kind, Primary, Result, Token, Unit};
 use forebay_media::bytes::DecisionKind;
 use forebay_media::warm::Writer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,9 +60,9 @@ impl Engine {
         {
             let claims = self.claims.lock();
             // Stable: among those that were tried as often the oldest goes first.
-            drainable.sort_by_key(|(container, _)| claims.unproved.get(container).copied().unwrap_or_default());
+            drainable.sort_by_key(|(container, ..)| claims.unproved.get(container).copied().unwrap_or_default());
         }
-        for (container, generation) in drainable {
+        for (container, generation, filling) in drainable {
             let (events, bytes) = self.settled_in(level, container)?;
             // A shared one may have only what nobody has decided yet.
             if events.is_empty() {
@@ -74,7 +74,7 @@ impl Engine {
                 Err(error) if error.kind() == Kind::Conflict => continue,
                 Err(error) => return Err(error),
             }
-            let unit = Unit::Container { container, generation, device: level.warm.device_of(container) };
+            let unit = Unit::Container { container, generation, filling, device: level.warm.device_of(container) };
             let count = events.len() as u64;
             let until = self.deadline_after(request.duration);
             let mut claims = self.claims.lock();
@@ -135,7 +135,7 @@ impl Engine {
 
     /// The archive has what a claimed container holds: durably in custody. Answers how many events are, whole.
     /// None where nothing of this filling lives any more: what was in it ended, or went elsewhere and is archived from there.
-    pub(crate) fn begin_custody(&self, container: u32, generation: u32) -> Result<u64> {
+    pub(crate) fn begin_custody(&self, container: u32, filling: Filling) -> Result<u64> {
         let level = self.placement.level.as_ref().ok_or_else(|| Error::internal("custody without a warm level"))?;
         let now = self.config.clock.wall_ms();
         {
@@ -143,7 +143,7 @@ impl Engine {
             custody.proved.insert(container, self.timer().now());
             custody.counted.insert(container);
         }
-        let answer = level.warm.begin_custody(container, generation, now).and_then(|lives| match lives {
+        let answer = level.warm.begin_custody(container, filling, now).and_then(|lives| match lives {
             true => {
                 level.proved_ms.store(now, Ordering::Relaxed);
                 self.mark_custody(level, container)

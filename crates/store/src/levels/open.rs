@@ -57,7 +57,13 @@ pub(crate) fn create(
         Ok(log)
     });
     let log = log.inspect_err(|_| unmake(dir, &devices))?;
-    Ok(Some(Level::new(Arc::new(warm.with_clock(config.clock.clone())), log, devices.len() as u32, config, keyspace)))
+    Ok(Some(Level::new(
+        Arc::new(warm.with(config.clock.clone(), config.random.clone())),
+        log,
+        devices.len() as u32,
+        config,
+        keyspace,
+    )))
 }
 
 /// Removes the warm level of a store whose creation failed: the next attempt finds the devices empty.
@@ -121,8 +127,13 @@ pub(crate) fn open(
     let accept_loss = config.accept_loss || hot_is_there;
     let (log, decisions, lost) =
         DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, accept_loss)?;
-    let level =
-        Level::new(Arc::new(warm.with_clock(config.clock.clone())), log, devices.len() as u32, config, keyspace);
+    let level = Level::new(
+        Arc::new(warm.with(config.clock.clone(), config.random.clone())),
+        log,
+        devices.len() as u32,
+        config,
+        keyspace,
+    );
     let mut losses = std::mem::take(&mut found.losses);
     if hot_is_there {
         lost.into_iter().for_each(|what| level.note(what));

@@ -3,7 +3,7 @@
 //! ```text
 //! magic 8 | version 4 | device 4 | store 16 | container 4 | generation 4 | state 1 | kind 1 | stream 2 | extents 4
 //! run 8 | container_bytes 8 | order 8 | data_end 8 | directory: offset 8, bytes 8, crc 4 | zero 4 | images 8
-//! fragments 8 | payload_bytes 8 | revision 8 | custody_since 8 | zero 108 | crc 4 at 252
+//! fragments 8 | payload_bytes 8 | revision 8 | custody_since 8 | filling 8 | zero 100 | crc 4 at 252
 //! ```
 
 use super::{
@@ -13,9 +13,9 @@ use forebay_core::{Error, Result, crc32c};
 use std::fmt;
 
 const MAGIC: [u8; 8] = *b"FBCONTNR";
-const VERSION: u32 = 1;
-/// Of a header in custody, which builds that know only version 1 must not take for something else.
-const VERSION_CUSTODY: u32 = 2;
+const VERSION: u32 = 3;
+/// The first one; it and the next have no filling.
+const VERSION_MIN: u32 = 1;
 
 /// The state of a container in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +92,8 @@ pub struct ContainerHeader {
     pub container: u32,
     /// Counts its fillings; part of every seed in it.
     pub generation: u32,
+    /// Its filling; 0 where it holds nothing, or where no header says it: one of an earlier version, or one that is lost.
+    pub filling: u64,
     /// Its state in its life.
     pub state: ContainerState,
     /// What it is for.
@@ -134,6 +136,7 @@ impl ContainerHeader {
             device,
             container,
             generation: 0,
+            filling: 0,
             state: ContainerState::Empty,
             kind: ContainerKind::Events,
             stream: Stream::Shared,
@@ -155,7 +158,7 @@ impl ContainerHeader {
     pub fn encode(&self, store: &[u8; 16]) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         set(&mut out, 0, MAGIC);
-        set(&mut out, 8, self.version().to_le_bytes());
+        set(&mut out, 8, VERSION.to_le_bytes());
         set(&mut out, 12, self.device.to_le_bytes());
         set(&mut out, 16, *store);
         set(&mut out, 32, self.container.to_le_bytes());
@@ -178,6 +181,7 @@ impl ContainerHeader {
         set(&mut out, 120, self.payload_bytes.to_le_bytes());
         set(&mut out, 128, self.revision.to_le_bytes());
         set(&mut out, 136, self.custody_since.to_le_bytes());
+        set(&mut out, 144, self.filling.to_le_bytes());
         let crc = crc32c(&out[..252]);
         set(&mut out, 252, crc.to_le_bytes());
         out
@@ -195,9 +199,9 @@ impl ContainerHeader {
             return Err(corrupt("does not verify"));
         }
         let version = u32_at(bytes, 8);
-        if !(VERSION..=VERSION_CUSTODY).contains(&version) {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(Error::invalid(format!(
-                "container {container} of version {version}; this build reads versions {VERSION} and {VERSION_CUSTODY}"
+                "container {container} of version {version}; this build reads versions {VERSION_MIN} to {VERSION}"
             )));
         }
         if bytes[16..32] != *store || u32_at(bytes, 12) != device || u32_at(bytes, 32) != container {
@@ -211,6 +215,7 @@ impl ContainerHeader {
             device,
             container,
             generation: u32_at(bytes, 36),
+            filling: u64_at(bytes, 144),
             state,
             kind,
             stream,
@@ -228,16 +233,12 @@ impl ContainerHeader {
         };
         // Bytes without a meaning in this version are zero: a later version that gives them one is not half understood.
         let unused =
-            zero(&bytes[100..104]) && zero(&bytes[144..252]) && (directory.offset != 0 || zero(&bytes[80..100]));
-        if unused && header.possible() && header.version() == version {
+            zero(&bytes[100..104]) && zero(&bytes[152..252]) && (directory.offset != 0 || zero(&bytes[80..100]));
+        if unused && header.possible() && (version == VERSION || header.filling == 0) {
             Ok(header)
         } else {
             Err(corrupt("impossible values"))
         }
-    }
-
-    fn version(&self) -> u32 {
-        if self.state == ContainerState::Custody { VERSION_CUSTODY } else { VERSION }
     }
 
     /// Whether all places lie within the container, at blocks.
@@ -267,6 +268,7 @@ mod tests {
             device: 2,
             container: 77,
             generation: 3,
+            filling: 0x1234_5678_9abc_def0,
             state: ContainerState::Full,
             kind: ContainerKind::Recording,
             stream: Stream::Recording(12),

@@ -113,7 +113,7 @@ fn a_device_that_fails_all_that_is_begun_on_it_rests() {
     let faulty = FaultyDevice::new(sim("one"));
     let time = Arc::new(ManualTime::default());
     let warm = Warm::create(vec![faulty.clone() as Arc<dyn Device>], vec![bytes_for(8)], STORE, WIDTHS, SHAPE);
-    let warm = Arc::new(warm.unwrap().with_clock(time.clone()));
+    let warm = Arc::new(warm.unwrap().with(time.clone(), Arc::new(forebay_core::SystemRandom)));
     let poisoned = || warm.devices()[0].poisoned;
     let fails = |containers: u32| {
         for _ in 0..3 {
