@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 /// Two for each processor of the machine that the times are written down for.
 const LOOPS: usize = 4;
-/// Above that of what is tested, which gets a sixth of each processor. Beside loops of priority 0 it got less than a hundredth, and a run would
-/// have taken days.
+/// Above that of what is tested, which gets a sixth of each processor by the kernel's weights. Beside loops of priority 0 it would get less
+/// than a hundredth, and a run would take days.
 const PRIORITY: &str = "15";
 /// `kill -0` asks whether the parent is there.
 const LOOP: &str = "while kill -0 $PPID 2>/dev/null; do :; done";
