@@ -116,7 +116,7 @@ impl Manifest {
             let Unit::Container { container: of, generation: count, filling: name, .. } = &object.unit else {
                 return false;
             };
-            // Without a name it may be this one, as a mover of before knew it.
+            // Without a name it may be this one: an earlier version wrote none.
             let is_other = count > generation || count == generation && name != filling && *name != Filling::default();
             object.store == store && of == container && is_other
         })

@@ -132,7 +132,7 @@ pub enum News<'a> {
     SetBack(&'a str),
 }
 
-/// What hears of it.
+/// Callback for what a mover tells, with what it has done until then.
 type Told<'a> = dyn FnMut(&Moved, News<'_>) + Send + 'a;
 
 /// The end of one try to move a unit.
