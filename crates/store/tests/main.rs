@@ -17,6 +17,7 @@ mod full;
 mod holder;
 mod levels;
 mod manual_time;
+mod marks;
 mod model;
 mod policies;
 mod power_loss;

@@ -693,6 +693,7 @@ impl Engine {
             self.keep_ready(&mut shard, event);
             cell.publish_ready(&shard);
         }
+        debug_assert!(self.marks_have_a_home(&shard, event), "marks of event {event} are nowhere");
         // Last: a closing store waits for what is in flight before it lets the region go.
         self.placement.hot.written(place.location.segment);
         drop(shard);

@@ -5,10 +5,10 @@ use crate::Store;
 use crate::calls::range::Walk;
 use crate::engine::{Engine, closed};
 use crate::events::{Departed, Ended, Flag, State};
-use crate::placement::{At, Ticket};
+use crate::placement::Ticket;
 use crate::shards::{Shard, ShardGuard};
 use forebay_core::{Bounds, Key, Kind, LiveState, Primary, Result, Tally};
-use forebay_media::bytes::{Decision, DecisionKind, StateWord};
+use forebay_media::bytes::{Decision, DecisionKind};
 use std::sync::atomic::Ordering;
 
 impl Store {
@@ -172,7 +172,6 @@ impl Engine {
         let _effects = self.decisions.effects.begin();
         let leaf = &shard.events[event];
         let decided = leaf.state != State::Live(LiveState::Open);
-        let is_logged = shard.events.slab.is_logged(event);
         if decided && leaf.present == 1 && leaf.pending == 0 {
             // The last fragment of an event that waits for no more: the event goes with it.
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|(_, ticket)| Some(ticket));
@@ -180,19 +179,14 @@ impl Engine {
         let location = word.location();
         let known = known.filter(|_| location.is_warm()).map(|(_, length)| length);
         let length = known.unwrap_or_else(|| self.counted_at(location));
-        // Ready stays ready, also after recovery, although the event may not be complete any more: its marks are
-        // beside another fragment before this one goes.
+        // Ready stays ready, also after recovery, although the event may not be complete any more: its marks have a home
+        // elsewhere before this fragment goes, also where the only other one is still being put.
         if decided {
             shard.events[event].mark_ready();
         }
-        let marks = shard.events[event].marks();
-        let anchor = shard.fragments(event, |other| other != rest).map(|(_, location)| location).next();
-        if is_logged && (marks != StateWord::FRESH || shard.events.slab.at(event, At::MarksLogged)) {
-            self.log_marks(&mut shard, event);
-        } else if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, is_logged) {
-            self.placement.hot.mark(anchor, marks);
-            self.placement.hot.region.fence();
-        }
+        let stays = shard.fragments(event, |other| other != rest).map(|(_, location)| location).next();
+        self.keep_marks(&mut shard, event, stays);
+        self.placement.hot.region.fence();
         let ticket = self.record(
             &shard,
             event,
@@ -223,6 +217,7 @@ impl Engine {
             shard.events.lists.debug_bytes -= u64::from(length);
         }
         self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(self.marks_have_a_home(&shard, event), "marks of event {event} went with a fragment");
         drop(shard);
         // After the record: a mark without it would be a fragment that is gone without a reason.
         self.finish(&vec![word.place()]);

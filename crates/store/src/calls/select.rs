@@ -19,7 +19,6 @@ use forebay_core::nanoseconds;
 use forebay_core::{
     Attributes, Error, Filter, Held, HeldTogether, Key, Level, LiveState, Order, Primary, Result, Token,
 };
-use forebay_media::bytes::StateWord;
 use forebay_media::hot::Location;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -431,38 +430,6 @@ impl Engine {
             delivery: shard.events[event].deliveries(),
             event_fragments: u32::from(shard.events[event].present),
             event_bytes: shard.events[event].bytes,
-        }
-    }
-
-    /// Writes readiness and deliveries beside the event's first fragment, or into the log if the warm level has any of it.
-    /// Flushed, not fenced.
-    /// `false` where the log had no space.
-    pub(crate) fn mark_event(&self, shard: &mut Shard, event: u32) -> bool {
-        if shard.events.slab.is_logged(event) {
-            return self.log_marks(shard, event);
-        }
-        // One word beside the first fragment, not one beside each: recovery takes the highest that it finds.
-        if let Some(anchor) = shard.anchor(event) {
-            self.placement.hot.mark(anchor, shard.events[event].marks());
-        }
-        true
-    }
-
-    /// Writes a lower count of deliveries, and that it does not lack masked sources any more, beside every fragment that
-    /// says otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
-    /// not fenced.
-    pub(crate) fn lower_marks(&self, shard: &mut Shard, event: u32) {
-        if shard.events.slab.is_logged(event) {
-            self.log_marks(shard, event);
-            return;
-        }
-        let marks = shard.events[event].marks();
-        for (_, location) in shard.fragments(event, |_| true) {
-            let noted = self.placement.hot.state_of(location);
-            let more = |noted: StateWord| noted.deliveries > marks.deliveries || noted.masked && !marks.masked;
-            if noted.is_none_or(more) {
-                self.placement.hot.mark(location, marks);
-            }
         }
     }
 

@@ -322,13 +322,8 @@ impl Engine {
             let is_there = old.is_warm() || word.is_persisted() || self.lacks_devices();
             let on_device = is_there || shard.is_being_persisted(event) || kept_back;
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
-            let marks = shard.events[event].marks();
-            if marks != StateWord::FRESH && shard.events.slab.is_logged(event) {
-                self.log_marks(&mut shard, event);
-            } else if marks != StateWord::FRESH {
-                self.placement.hot.mark(place.location, marks);
-                self.placement.hot.region.fence();
-            }
+            self.keep_marks(&mut shard, event, Some(place.location));
+            self.placement.hot.region.fence();
             let decision = Decision {
                 token: token.copied().unwrap_or(Token::NONE),
                 fragments: 1,
@@ -375,6 +370,7 @@ impl Engine {
                 *here += new_tally;
                 *here -= old_tally;
             }
+            debug_assert!(self.marks_have_a_home(&shard, event), "marks of event {event} went with a version");
             Ok((old, ticket, on_device))
         })();
         // Also where it failed: the version reports once.

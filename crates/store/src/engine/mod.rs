@@ -17,8 +17,10 @@
 //! of them.
 
 mod life;
+mod marks;
 
 use life::Life;
+pub(crate) use marks::mark_detail;
 
 use crate::config::Config;
 use crate::decisions::Decisions;

@@ -60,7 +60,8 @@ impl ShardEvents {
             return;
         };
         // Most fragments leave their event waiting for more: nothing else is looked at for those.
-        let reached = rule.wanted().is_some_and(|wanted| usize::from(leaf.arrived) + run.masks.len() >= wanted);
+        let reached = rule.wanted().is_some_and(|wanted| usize::from(leaf.arrived) + run.masks.len() >= wanted)
+            || state == LiveState::Open && leaf.is_marked_ready();
         run.add(leaf, state, key, length);
         let slots = self.slots(event);
         debug_assert!(usize::from(self.slab[event].arrived) <= slots, "each slot arrives once");
@@ -114,8 +115,10 @@ impl ShardEvents {
                 ledger.incomplete = ledger.incomplete.wrapping_sub(1);
             }
         }
+        // Marked: it was ready before a kill that left nothing of it but its marks.
         let leaf = &self.slab[event];
-        if leaf.is(Flag::Complete) && leaf.state == State::Live(LiveState::Open) {
+        let ready = leaf.is(Flag::Complete) || leaf.present > 0 && leaf.is_marked_ready();
+        if ready && leaf.state == State::Live(LiveState::Open) {
             self.move_to(event, LiveState::Ready);
         }
     }

@@ -338,6 +338,8 @@ impl Engine {
             if again && decided {
                 shard.places.to_demote.push_back(moving.primary);
             }
+            // That it is ready was to be said by its image alone.
+            self.mark_event(&mut shard, event);
         }
         drop(shard);
         moving.parts.iter().for_each(|part| self.unpin(part.from));
@@ -361,7 +363,7 @@ impl Engine {
         let event = shard.events.find(moving.primary.as_bytes()).filter(|_| !shard.closed);
         let event = event.filter(|&event| shard.events.slab.at(event, At::Moving));
         if let Some(event) = event
-            && !self.keep_marks(&mut shard, event, &moving)
+            && !self.log_marks_beyond(&mut shard, event, &moving)
         {
             drop(shard);
             // The log has no room for the marks that the image lacks: the event stays on the hot level and is planned again.
@@ -453,7 +455,7 @@ impl Engine {
 
     /// Puts marks that the event's image lacks into the log before the records that carry them are freed; `false` if there
     /// is no room for them.
-    fn keep_marks(&self, shard: &mut Shard, event: u32, moving: &Moving) -> bool {
+    fn log_marks_beyond(&self, shard: &mut Shard, event: u32, moving: &Moving) -> bool {
         let now = self.image_marks(shard, event);
         let leaf = &shard.events[event];
         let whole = moving.parts.len() == shard.fragments(event, |_| true).count() && leaf.pending == 0;

@@ -27,7 +27,7 @@ mod plan;
 mod shadow;
 
 pub(crate) use open::{absent_devices, all_gone, create, devices_of, has_devices, open, unmake};
-pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
+pub(crate) use place::{ONE_FRAGMENT, Reading, not_verified};
 
 use crate::engine::{Engine, Holder};
 use crate::placement::{Demoter, Level};

@@ -1,11 +1,11 @@
 //! Records of both levels by their location: kept from being reused, read, ended.
 
 use crate::engine::Engine;
-use crate::placement::{At, Level, place_of};
-use crate::shards::{Shard, ShardGuard};
+use crate::placement::{Level, place_of};
+use crate::shards::ShardGuard;
 use crate::{Fragment, Store};
 use forebay_core::{Error, Result};
-use forebay_media::bytes::{Decision, DecisionKind, Entry, StateWord};
+use forebay_media::bytes::Entry;
 use forebay_media::hot::{Location, checksum};
 use forebay_media::warm::ReadImage;
 use std::sync::Arc;
@@ -136,32 +136,6 @@ impl Engine {
             act(level);
         }
     }
-
-    /// Writes the marks of an event that the warm level has into the log: nothing is changed in place there. Without space
-    /// the next snapshot has them first: after a crash before it the event goes out once more than it should. Shadows are
-    /// told and not waited for: with the hot level lost it may do so as well. `false` where the log had no space.
-    #[cold]
-    pub(crate) fn log_marks(&self, shard: &mut Shard, event: u32) -> bool {
-        let marks = shard.events[event].marks();
-        let detail = mark_detail(&marks);
-        let primary = shard.events.primary(event);
-        let about = Decision::about(DecisionKind::Mark, primary.as_bytes());
-        let record = Decision { detail, stage: marks.stage, ..about };
-        // Also where the log refuses: then the next snapshot must have them.
-        shard.events.slab.set_at(event, At::MarksLogged);
-        match self.record(shard, event, &record) {
-            Ok(ticket) => {
-                ticket.unanswered();
-                true
-            }
-            Err(_) => false,
-        }
-    }
-}
-
-/// How a record of marks says them.
-pub(crate) fn mark_detail(marks: &StateWord) -> u32 {
-    u32::from(marks.deliveries) | u32::from(marks.ready) << 8 | u32::from(marks.masked) << 9
 }
 
 pub(crate) fn not_verified(location: Location) -> Error {

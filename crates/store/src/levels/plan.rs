@@ -90,16 +90,7 @@ impl Engine {
         if shard.events.slab.at(event, At::Moving) || whole && (state == LiveState::Open || leaf.pending > 0) {
             return None;
         }
-        if state != LiveState::Open {
-            // Ready stays ready: its image says so.
-            shard.events[event].mark_ready();
-        }
         let primary = shard.events.primary(event);
-        let marks = self.image_marks(shard, event);
-        debug_assert!(
-            marks.state == ImageState::Undecided || state != LiveState::Open,
-            "an open event has no decision for its image"
-        );
         let table = shard.events.table(event);
         let mut parts = Vec::new();
         for slot in 0..shard.events.slots(event) {
@@ -128,6 +119,15 @@ impl Engine {
             parts.iter().for_each(|part| self.unpin(part.from));
             return None;
         }
+        if state != LiveState::Open {
+            // Ready stays ready: its image says so.
+            shard.events[event].mark_ready();
+        }
+        let marks = self.image_marks(shard, event);
+        debug_assert!(
+            marks.state == ImageState::Undecided || state != LiveState::Open,
+            "an open event has no decision for its image"
+        );
         shard.events.slab.set_at(event, At::Moving);
         // From here on the shadows are told; what they were told before must be durable where the image goes.
         shard.sets_out(event);

@@ -478,10 +478,11 @@ impl<'a> Records<'a> {
 
     /// Everything is read: removed keys close their slots, lists are as they were.
     pub(super) fn settle(&mut self) -> Result<()> {
-        // Marks first: the lists that events go to follow from them. What rotted is judged once images are known.
-        self.settle_images();
+        // Marks before lists: those that events go to follow from them. Before marks all events, also those of which only
+        // removed keys are left. What rotted is judged once images are known.
         self.settle_doomed()?;
         self.settle_removed();
+        self.settle_images();
         for at in 0..self.shards.len() {
             self.settle_shard(at)?;
         }
@@ -589,6 +590,9 @@ impl<'a> Records<'a> {
             }
             engine.settle_found(shard, event);
             self.adopt_image_state(at, event);
+        } else if leaf.is_marked_ready() {
+            // All that was visible was removed, and what was being put was cut off: no fragment has its marks.
+            shard.events.slab.set_at(event, At::MarksLogged);
         }
         Ok(())
     }

@@ -333,6 +333,7 @@ impl Engine {
                             self.mark_event(&mut shard, event);
                             self.placement.hot.region.fence();
                         }
+                        debug_assert!(self.marks_have_a_home(&shard, event), "marks of event {event} were left behind");
                     }
                 }
                 self.placement.hot.end_record(from, entry.length);

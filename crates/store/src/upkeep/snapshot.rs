@@ -14,8 +14,8 @@
 
 use crate::decisions::{HotLength, KeyTable, Seen, Sum, Superseded, Taken, mark_of, output_number};
 use crate::engine::Engine;
+use crate::engine::mark_detail;
 use crate::events::{Flag, Given, Incident, KeptForeign, PlaceBits, State};
-use crate::levels::mark_detail;
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, records_kept, verdicts_kept};
 use crate::placement::At;
 use crate::shards::{Cell, Shard};
