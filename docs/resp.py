@@ -36,6 +36,9 @@ def release(bounds, *options):
             return events
 
 
+# A run is opened before its first fragment; a repeat is no error.
+ops("FB.RUN", "OPEN", run)
+
 # Put. A status goes with a fragment; attributes belong to its event.
 data.set(f"{run}/1/0", b"\x00\xff")
 data.execute_command("SET", f"{run}/1/1", b"\x01", "STATUS", "0x2", "ATTR", "lumi=6")

@@ -49,7 +49,7 @@ pub(super) struct Bench {
 impl Bench {
     /// A store with events of `fragments` fragments.
     pub(super) fn create(dir: &Path, hot_bytes: u64, fragments: u64) -> Result<Bench> {
-        Bench::of(dir, hot_bytes, Keyspace::events("bench", fragments as u32))
+        Bench::of(dir, hot_bytes, Keyspace::events("bench", fragments as u32).opening_runs())
     }
 
     /// A store of this keyspace, in which no event runs out of time.

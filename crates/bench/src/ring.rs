@@ -27,7 +27,7 @@ pub(super) fn measure(plan: &Plan, buffer: &Buffer, results: &mut Results) -> Re
     let scratch = Scratch::new(&plan.dir)?;
     let frames = (plan.fragments(BYTES) / 4 / LINKS).min(FRAMES_MAX);
     let mut links = Links::create(&scratch, plan.hot_bytes / 4)?;
-    let mut bench = Bench::of(&plan.dir, plan.hot_bytes / 4, Keyspace::events("frames", LINKS as u32))?;
+    let mut bench = Bench::of(&plan.dir, plan.hot_bytes / 4, Keyspace::events("frames", LINKS as u32).opening_runs())?;
     let mut blocks = buffer.blocks(BYTES, Warmth::Cold, 0, 1);
     // Once around first: from here on the ring evicts, and the store writes into recycled segments.
     while links.ring.stats().evicted < LINKS {

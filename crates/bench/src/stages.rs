@@ -21,7 +21,7 @@ const BATCH: usize = 64;
 
 /// Measures one repetition.
 pub(super) fn measure(plan: &Plan, buffer: &Buffer, results: &mut Results) -> Result<()> {
-    let mut keyspace = Keyspace::events("stages", SOURCES as u32);
+    let mut keyspace = Keyspace::events("stages", SOURCES as u32).opening_runs();
     keyspace.stages = vec!["fast".to_owned(), "final".to_owned()];
     let mut bench = Bench::of(&plan.dir, plan.hot_bytes, keyspace)?;
     let run = bench.new_run(SOURCES)?;

@@ -23,6 +23,7 @@ Example: three nodes on this machine, and what became of the first run on all of
   for n in 1 2 3; do
     forebay serve /tmp/n$n --native unix:/tmp/n$n.sock --resp unix:/tmp/r$n.sock --http 127.0.0.1:750$n --cluster /tmp/map.json &
   done
+  forebay run unix:/tmp/n1.sock,unix:/tmp/n2.sock open 1
   forebay put unix:/tmp/n1.sock,unix:/tmp/n2.sock 1/42/0 hello
   forebay ledger unix:/tmp/n1.sock,unix:/tmp/n2.sock 1";
 

@@ -15,9 +15,13 @@ Make a new store in DIR. Its levels are allocated at once, so that later puts fi
 Without --keyspace the key is run:u32/event:u64/source:u32, events are run/event, and an event is complete when \
 --sources-per-event different fragments of it have arrived, or --complete-within after the first of them.
 
-Example: events of four sources with a lumi section and a class, one GiB of hot level:
+Example: events of four sources with a lumi section and a class, one GiB of hot level, and its first run:
   forebay create /tmp/first --sources-per-event 4 --hot-bytes 1G \\
     --attribute lumi:u32 --attribute class --class physics --class calib
+  forebay run /tmp/first open 1
+
+Fragments of a run that is not open are refused. With --auto-open N a run opens once N different fragments of it have come; with \
+1 a flipped bit in a run number opens a run.
 
 A keyspace file can have more, such as a source with two parts and a list of expected sources:
   name = \"trigger-records\"
@@ -51,7 +55,7 @@ pub(crate) struct Create {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Keyspace file (TOML) instead of the built-in run/event/source: of events, or of a ring.
-    #[arg(long, alias = "config", value_name = "FILE", conflicts_with_all = ["sources_per_event", "complete_within", "attribute", "class"])]
+    #[arg(long, alias = "config", value_name = "FILE", conflicts_with_all = ["sources_per_event", "complete_within", "attribute", "class", "auto_open"])]
     keyspace: Option<PathBuf>,
     /// Fragments that complete an event of the built-in keyspace.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -65,6 +69,9 @@ pub(crate) struct Create {
     /// Class of events, where `class` is an attribute; may be repeated.
     #[arg(long, value_name = "NAME")]
     class: Vec<String>,
+    /// Different fragments of a run that nobody opened which open it, 1 to 16; when not given, runs are opened by name.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    auto_open: Option<u8>,
     /// Size of the hot level, such as 64M or 2G.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::parse_bytes)]
     hot_bytes: u64,
@@ -188,6 +195,9 @@ impl Create {
         keyspace.run.completeness = Completeness::Count(self.sources_per_event);
         keyspace.run.complete_within = self.complete_within;
         keyspace.attributes = AttributeSchema::parse(&self.attribute, &self.class)?;
+        if let Some(fragments) = self.auto_open {
+            (keyspace.auto_open_runs, keyspace.auto_open_after) = (true, fragments);
+        }
         keyspace.check()?;
         Ok(keyspace)
     }

@@ -71,6 +71,8 @@ Start here, nothing to set up (ten seconds of readout, event building and select
   forebay demo
 
 Then by hand, with a store in a directory of your choice:
+  forebay create /tmp/first                  a store in this directory
+  forebay run  /tmp/first open 1             run 1 takes fragments from now on
   forebay put  /tmp/first 1/42/0 hello       one fragment: run 1, event 42, source 0
   forebay get  /tmp/first 1/42/0             its bytes
   forebay take /tmp/first --accept physics   lease an event as a filter does, accept it

@@ -29,7 +29,8 @@ A token of the server needs the rights read and archive.
 Ctrl-C ends it between two requests; the claim is given back. --once ends when there is nothing left to claim: exit code 0, also if \
 that was nothing.
 
-The archive is made once (`forebay archive create`); a place without its id, such as a mount point without its disk, gets nothing.
+The archive is made once (`forebay archive create`); a place without its id, such as a mount point without its disk, gets nothing. The store \
+remembers which archive its events are in: for another one say --another-archive.
 
 Example: until it is stopped; once, at most 200 MB/s; from a directory that nobody serves:
   forebay archive create s3://raw/2026
@@ -74,6 +75,9 @@ pub(crate) struct Move {
     /// An event in several streams goes into an object of each.
     #[arg(long)]
     per_stream: bool,
+    /// What the store had archived is in another archive, and from now on it goes to this one.
+    #[arg(long)]
+    another_archive: bool,
     /// Compute MD5 of each object too, beside Adler-32: some 2 s of a processor for each GB.
     #[arg(long)]
     md5: bool,
@@ -95,6 +99,7 @@ impl Move {
         }
         let options = MoverOptions {
             lanes: self.lanes,
+            another_archive: self.another_archive,
             move_after: self.move_after,
             device: self.device,
             claim: self.claim,

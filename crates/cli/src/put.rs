@@ -14,9 +14,10 @@ Put one fragment under its key. When the command returns, the fragment is stored
 
 The same bytes again are a duplicate, which is a success. Other bytes under the same key are a conflict (exit code 3). \
 A fragment of an event that is leased, decided or removed is late: it is not stored (exit code 1).
-On first use, where DIR has no store, one is made with the defaults.
+The store is there before (`forebay create`), and its run is open.
 
 Example: three fragments of event 42 of run 1, from an argument, a file and a pipe, then an empty one:
+  forebay run /tmp/first open 1
   forebay put /tmp/first 1/42/0 hello
   forebay put /tmp/first 1/42/1 --file frame.bin --status 0x3
   zcat frame.gz | forebay put /tmp/first 1/42/2 -

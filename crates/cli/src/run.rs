@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 A run is open (takes fragments), paused (the same, but the waiting time of open events does not run), stopped (takes no new \
-events; what is there gets decided) or closed (the account is frozen). Runs of most keyspaces open by themselves at their first fragment; opening one before that says what its events \
-wait for.
+events; what is there gets decided) or closed (the account is frozen). A run is opened before its first fragment, except where the keyspace has \
+`auto_open_runs`; opening says what its events wait for.
 
 Example: run 7, whose events are complete with sources 1, 2 and 3, or one second after their first fragment:
   forebay run /tmp/first open 7 --sources 1,2,3 --within 1s

@@ -52,6 +52,7 @@ impl Stats {
 fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
     let mut rows = vec![
         ("boot".to_owned(), stats.boot.to_string()),
+        ("archive".to_owned(), stats.archive.map_or_else(|| "none".to_owned(), |archive| format!("{archive:?}"))),
         ("hot fill".to_owned(), format!("{} {:.1} %", units::bar(stats.fill, 32), stats.fill * 100.0)),
         (
             "segments".to_owned(),

@@ -13,8 +13,8 @@ const HELP: &str = "\
 Take ready events as a filter process does: get_any leases them and returns the chosen sources in the same call. Prints \
 each event's lease token, sources and sizes. Nothing ready, within --wait: exit code 1.
 
-The verdict is given here as well: --accept into a stream (or several), --reject, --pass to a later stage of the selection, or \
---requeue. Without one the event is ready again after this process where it opened the directory itself, and once the lease has ended \
+The verdict is given here as well: --accept into a stream (or several), --reject, --pass to a later stage of the selection, \
+--requeue, or --fail with a reason. Without one the event is ready again after this process where it opened the directory itself, and once the lease has ended \
 (`lease`, 10 s by default) where a server has the store. The delivery counts as one that a worker did not end; after the keyspace's deliveries_max of them the event goes to the debug stream.
 
 Example: accept one event into the stream physics; reject up to ten whose attribute lumi is 1 to 5; look at two sources and give back:
@@ -82,6 +82,10 @@ pub(crate) struct Take {
     /// Gives the events back for another worker.
     #[arg(long)]
     requeue: bool,
+    /// Says that processing the events failed, and why: ready again at once, one delivery richer, and in the debug stream with
+    /// this text after the keyspace's deliveries_max.
+    #[arg(long, value_name = "REASON", conflicts_with_all = ["accept", "pass", "result", "reject", "requeue"])]
+    fail: Option<String>,
 }
 
 impl Take {
@@ -94,18 +98,29 @@ impl Take {
 
     fn take(&self, store: &Opened, out: &mut Output) -> Result<Answer> {
         let results = self.results(store)?;
-        let leases = match &self.event {
-            Some(event) => store.lease(&store.schema().parse_primary(event)?, None)?.into_iter().collect(),
-            None => store.get_any(&self.request(store)?)?,
-        };
-        for lease in &leases {
-            for fragment in &lease.fragments {
-                fragment.verify()?;
+        let mut request = self.request(store)?;
+        let mut taken = 0;
+        // Several calls: what failed before is granted alone.
+        while request.n > 0 {
+            let more: Vec<LeaseOf> = match &self.event {
+                Some(event) => store.lease(&store.schema().parse_primary(event)?, None)?.into_iter().collect(),
+                None => store.get_any(&request)?,
+            };
+            for lease in &more {
+                for fragment in &lease.fragments {
+                    fragment.verify()?;
+                }
+                let verdict = self.decide(store, lease, &results)?;
+                show(store, lease, verdict, out)?;
             }
-            let verdict = self.decide(store, lease, &results)?;
-            show(store, lease, verdict, out)?;
+            taken += more.len();
+            request = GetAny { n: request.n.saturating_sub(more.len()), wait: Duration::ZERO, ..request };
+            // What was given back would come again.
+            if more.is_empty() || self.event.is_some() || self.requeue || self.fail.is_some() {
+                break;
+            }
         }
-        if leases.is_empty() {
+        if taken == 0 {
             out.note(match &self.event {
                 Some(event) => format!("forebay: {event} is not there, not ready, or leased"),
                 None => "forebay: nothing ready (`forebay inspect DIR events` shows what is there)".to_owned(),
@@ -113,7 +128,7 @@ impl Take {
             return Ok(Answer::No);
         }
         if self.verdict().is_none() {
-            let each = if leases.len() == 1 { "the event is" } else { "the events are" };
+            let each = if taken == 1 { "the event is" } else { "the events are" };
             let then = match store {
                 Either::Here(_) => "ready again after this process",
                 Either::There(_) => "leased on the server until the lease ends, and ready again then",
@@ -146,6 +161,7 @@ impl Take {
             (false, ..) => Some("accepted"),
             (_, true, ..) => Some("rejected"),
             (.., true, _) => Some("requeued"),
+            _ if self.fail.is_some() => Some("failed"),
             (.., Some(_)) => Some("passed"),
             _ => None,
         }
@@ -163,6 +179,7 @@ impl Take {
             }
             (Some("rejected"), _) => lease.reject()?,
             (Some("requeued"), _) => lease.requeue()?,
+            (Some("failed"), _) => lease.fail(self.fail.as_deref().unwrap_or_default())?,
             (_, Some(stage)) => lease.pass(stage, &results)?,
             _ => {}
         }

@@ -11,6 +11,7 @@ use forebay_server::{Server, ServerConfig};
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("forebay-example-12-{}", std::process::id()));
     let store = forebay_store::Store::create(&dir, &Keyspace::events("first", 2), forebay_store::Config::default())?;
+    store.run_open(1, &store.keyspace().run)?;
     // Port 0: the system chooses a port.
     let config = ServerConfig { native: vec!["tcp://127.0.0.1:0".parse()?], ..ServerConfig::default() };
     let server = Server::start(vec![store.clone()], config)?;

@@ -12,6 +12,7 @@ const EVENTS: u64 = 1000;
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("forebay-example-13-{}", std::process::id()));
     let store = forebay_store::Store::create(&dir, &Keyspace::events("async", 1), forebay_store::Config::default())?;
+    store.run_open(1, &store.keyspace().run)?;
     let config = ServerConfig { native: vec!["tcp://127.0.0.1:0".parse()?], ..ServerConfig::default() };
     let server = Server::start(vec![store.clone()], config)?;
     let address = server.endpoints().map(|(_, endpoint)| endpoint.to_string()).next().unwrap_or_default();

@@ -12,6 +12,7 @@ const EVENTS: u64 = 500;
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("forebay-example-14-{}", std::process::id()));
     let store = forebay_store::Store::create(&dir, &Keyspace::events("base", 2), forebay_store::Config::default())?;
+    store.run_open(1, &store.keyspace().run)?;
     let socket = Endpoint::Unix(dir.join("forebay.sock"));
     let server = Server::start(vec![store.clone()], ServerConfig { native: vec![socket], ..ServerConfig::default() })?;
     let address = server.endpoints().map(|(_, endpoint)| endpoint.to_string()).next().unwrap_or_default();

@@ -314,7 +314,8 @@ fn milliseconds(duration: Duration) -> u64 {
 impl MovedStore for Client {
     fn claim(&self, request: &ClaimRequest) -> Result<Option<Claim>> {
         let (move_after_ms, ms) = (milliseconds(request.move_after), milliseconds(request.duration));
-        self.look(&Control::Claim { device: request.device, move_after_ms, ms })
+        let &ClaimRequest { device, archive, another, .. } = request;
+        self.look(&Control::Claim { device, move_after_ms, ms, archive, another })
     }
     fn claimed(&self, token: &Token, after: u64) -> Result<Vec<ClaimedEvent>> {
         self.look(&Control::Claimed { token: *token, after })

@@ -350,6 +350,14 @@ impl Client {
         self.judge(primary, token, WireJudgement::Requeue, &[])
     }
 
+    /// Gives a leased event back because processing it failed.
+    ///
+    /// # Errors
+    /// As `Store::fail`, and `OutcomeUnknown`.
+    pub fn fail(&self, primary: &Primary, token: &Token, reason: &str) -> Result<()> {
+        self.judge(primary, token, WireJudgement::Fail(reason.to_owned()), &[])
+    }
+
     fn judge(
         &self,
         primary: &Primary,
@@ -377,7 +385,8 @@ impl Client {
         let mut outcomes = of_repeats(outcomes, is_repeat);
         for (verdict, outcome) in verdicts.iter().zip(&mut outcomes) {
             // Giving back is not remembered: the repeat of one that went through is fenced.
-            if is_repeat && verdict.judgement == WireJudgement::Requeue && is_fenced(outcome) {
+            let gives_back = matches!(verdict.judgement, WireJudgement::Requeue | WireJudgement::Fail(_));
+            if is_repeat && gives_back && is_fenced(outcome) {
                 *outcome = Err(unknown(&Error::unavailable("an answer was lost, and the lease is over")));
             } else if outcome.is_ok()
                 && let Some(heartbeat) = self.heartbeat()

@@ -28,7 +28,7 @@ impl Scene {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("forebay-async-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let mut keyspace = Keyspace::events("async", fragments);
+        let mut keyspace = Keyspace::events("async", fragments).opening_runs();
         keyspace.run.completeness = Completeness::Count(fragments);
         keyspace.run.complete_within = Duration::from_secs(600);
         let config = Config { hot_bytes: 128 << 20, ..Config::default() };

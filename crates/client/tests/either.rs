@@ -14,7 +14,7 @@ fn a_list_of_handles_here_and_there_does_the_work_of_one() {
     let dir = std::env::temp_dir().join(format!("forebay-either-{}", std::process::id()));
     std::fs::remove_dir_all(&dir).ok();
     let config = Config { hot_bytes: 16 << 20, ..Config::default() };
-    let store = Store::create(&dir.join("store"), &Keyspace::events("either", 2), config).unwrap();
+    let store = Store::create(&dir.join("store"), &Keyspace::events("either", 2).opening_runs(), config).unwrap();
     let native = vec![Endpoint::Unix(dir.join("socket"))];
     let server = Server::start([store.clone()], ServerConfig { native, ..ServerConfig::default() }).unwrap();
     let address = server.endpoints().next().unwrap().1.to_string();

@@ -556,7 +556,7 @@ mod tests {
 
     fn store() -> Store {
         let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
-        let schema = forebay_core::Keyspace::events("events", 1);
+        let schema = forebay_core::Keyspace::events("events", 1).opening_runs();
         Store::create_on(SimMedium::new(config.hot_bytes), &schema, config).unwrap()
     }
 

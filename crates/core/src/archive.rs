@@ -8,6 +8,7 @@
 //! *Invariants*: a claim belongs to one mover at a time; its token is of the store's boot generation, so a claim of an earlier
 //! life is `Fenced`. Nothing is released but what was proved, and only with the content that was proved.
 
+use crate::map::Hex128;
 use crate::{LiveState, Primary, Result, Source, Token};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -24,6 +25,12 @@ pub struct ClaimRequest {
     pub move_after: Duration,
     /// For how long, until it is extended.
     pub duration: Duration,
+    /// The archive's identity; `None` where what is moved goes to no archive of Forebay's.
+    #[serde(default)]
+    pub archive: Option<Hex128>,
+    /// It may be another archive than the one that the store's last proof was in.
+    #[serde(default)]
+    pub another: bool,
 }
 
 /// The name of a container's filling, drawn at random when it begins and never used again: its generation comes again after an old
@@ -115,7 +122,8 @@ pub trait MovedStore {
     /// Claims a unit of accepted or debug events, oldest first; `None` if there is none.
     ///
     /// # Errors
-    /// `Invalid` for a device that there is not, `Unavailable` where the device does not answer, `Closed`.
+    /// `Invalid` for a device that there is not, `Conflict` where the store's proofs are in another archive, `Unavailable` where the
+    /// device does not answer, `Closed`.
     fn claim(&self, request: &ClaimRequest) -> Result<Option<Claim>>;
 
     /// The next events of a claim, in the order of the unit, after this many of them; none at the end. Events that ended since

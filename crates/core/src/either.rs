@@ -135,6 +135,9 @@ impl<H: LeaseHolder, T: LeaseHolder> LeaseHolder for Either<H, T> {
     fn requeue(&self, primary: &Primary, token: &Token) -> Result<()> {
         with!(self, one => one.requeue(primary, token))
     }
+    fn fail(&self, primary: &Primary, token: &Token, reason: &str) -> Result<()> {
+        with!(self, one => one.fail(primary, token, reason))
+    }
 }
 
 impl<H: EventStore, T: EventStore> EventStore for Either<H, T> {

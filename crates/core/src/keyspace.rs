@@ -1,6 +1,8 @@
 //! A keyspace: a key schema plus the policies that its events live by; read from TOML or built in code.
 
-use crate::limits::{CLASS_RULES_MAX, DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX, NAME_BYTES_MAX, PRESCALES_MAX};
+use crate::limits::{
+    AUTO_OPEN_AFTER_MAX, CLASS_RULES_MAX, DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX, NAME_BYTES_MAX, PRESCALES_MAX,
+};
 use crate::near::nearest;
 use crate::policy::{Delivery, DeliveryFile, GroupFile, SourceGroup};
 use crate::prescale::{PrescaleFactor, check_prescale_name};
@@ -95,8 +97,10 @@ pub struct Keyspace {
     pub attributes: AttributeSchema,
     /// Configuration of runs that have none of their own.
     pub run: RunConfig,
-    /// Whether the first put of an unknown run opens it with `run`.
+    /// Whether puts of a run that nobody opened open it, with `run`.
     pub auto_open_runs: bool,
+    /// How many different fragments of such a run have to come first.
+    pub auto_open_after: u8,
     /// Worker failures after which an event goes to the debug stream.
     pub deliveries_max: u8,
     /// Longest fragment, in bytes.
@@ -118,15 +122,19 @@ pub struct Keyspace {
 /// The name of the only stage of a keyspace that names none.
 pub const STAGE_DEFAULT: &str = "selection";
 
+/// Different fragments that open a run where nothing else is said: one flipped bit opens none.
+const AUTO_OPEN_AFTER: u8 = 2;
+
 impl Keyspace {
-    /// Events of `run/event/source` that are complete by count, within a second; runs open by themselves.
+    /// Events of `run/event/source` that are complete by count, within a second. Runs are opened by name.
     pub fn events(name: &str, fragments_per_event: u32) -> Keyspace {
         Keyspace {
             name: name.to_owned(),
             schema: KeySchema::run_event_source(),
             attributes: AttributeSchema::default(),
             run: RunConfig::new(Completeness::Count(fragments_per_event), Duration::from_secs(1)),
-            auto_open_runs: true,
+            auto_open_runs: false,
+            auto_open_after: AUTO_OPEN_AFTER,
             deliveries_max: 3,
             fragment_bytes_max: 64 << 20,
             stages: vec![STAGE_DEFAULT.to_owned()],
@@ -136,6 +144,13 @@ impl Keyspace {
             ledger_by: None,
             announced: false,
         }
+    }
+
+    /// The same with runs that open with their first fragment: for tests and trials. In an experiment one flipped bit in a run
+    /// number would open a run.
+    #[must_use]
+    pub fn opening_runs(self) -> Keyspace {
+        Keyspace { auto_open_runs: true, auto_open_after: 1, ..self }
     }
 
     /// The group of this name.
@@ -240,6 +255,12 @@ impl Keyspace {
     pub fn check(&self) -> Result<()> {
         self.check_run(&self.run)?;
         crate::policy::check(self)?;
+        if !(1..=AUTO_OPEN_AFTER_MAX).contains(&self.auto_open_after) {
+            return Err(Error::invalid(format!(
+                "auto_open_after: 1 to {AUTO_OPEN_AFTER_MAX}, not {}",
+                self.auto_open_after
+            )));
+        }
         if !(1..=DELIVERIES_MAX).contains(&self.deliveries_max) {
             return Err(deliveries_out_of_range(self.deliveries_max.into()));
         }
@@ -340,8 +361,10 @@ struct File {
     attributes: Vec<String>,
     #[serde(default)]
     classes: Vec<String>,
-    #[serde(default = "yes")]
+    #[serde(default)]
     auto_open_runs: bool,
+    #[serde(default = "auto_open_after")]
+    auto_open_after: u8,
     /// Wider than the policy: what does not fit is refused with the range.
     #[serde(default = "three")]
     deliveries_max: u64,
@@ -392,8 +415,8 @@ struct RuleFile {
     sources: Option<Vec<String>>,
 }
 
-fn yes() -> bool {
-    true
+fn auto_open_after() -> u8 {
+    AUTO_OPEN_AFTER
 }
 
 fn three() -> u64 {
@@ -472,6 +495,7 @@ impl File {
             attributes: keyspace.attributes.describe(),
             classes: keyspace.attributes.classes.clone(),
             auto_open_runs: keyspace.auto_open_runs,
+            auto_open_after: keyspace.auto_open_after,
             deliveries_max: keyspace.deliveries_max.into(),
             fragment_bytes_max: keyspace.fragment_bytes_max,
             stages: keyspace.stages.clone(),
@@ -498,6 +522,7 @@ impl File {
             groups: self.groups.iter().map(|group| group.build(&schema)).collect::<Result<_>>()?,
             schema,
             auto_open_runs: self.auto_open_runs,
+            auto_open_after: self.auto_open_after,
             deliveries_max: u8::try_from(self.deliveries_max)
                 .map_err(|_| deliveries_out_of_range(self.deliveries_max))?,
             fragment_bytes_max: self.fragment_bytes_max,

@@ -53,6 +53,15 @@ pub trait LeaseHolder {
     /// # Errors
     /// `Fenced`, `Closed`; over the network `OutcomeUnknown`.
     fn requeue(&self, primary: &Primary, token: &Token) -> Result<()>;
+
+    /// Gives the event back because processing it failed: it is ready again at once, the delivery counts, and after the
+    /// last one that the keyspace allows the event is in the debug stream, with this reason (of at most
+    /// [`FAILURE_BYTES_MAX`](crate::limits::FAILURE_BYTES_MAX) bytes). It is not remembered: a repeat is `Fenced`.
+    ///
+    /// # Errors
+    /// `Fenced`, `Full` without space in the log, `Closed`; over the network, or where a device does not make it durable,
+    /// `OutcomeUnknown`.
+    fn fail(&self, primary: &Primary, token: &Token, reason: &str) -> Result<()>;
 }
 
 /// The leases of one call, together: what happens to one tells how the others end.
@@ -64,9 +73,9 @@ struct Batch {
     away: AtomicBool,
 }
 
-/// The holder of one lease of a batch. It gives the event back if the lease is dropped for no fault of the event: while its
-/// thread unwinds, or without a call of its own after a call about another lease of its batch failed. Otherwise a drop leaves
-/// the lease to its time-out.
+/// The holder of one lease of a batch. Dropped while its thread unwinds, it says that processing failed: an event that breaks each
+/// worker gets to the debug stream. Dropped without a call of its own after a call about another lease of its batch failed, it
+/// gives the event back unharmed. Otherwise a drop leaves the lease to its time-out.
 #[derive(Debug)]
 pub struct Held<H: LeaseHolder> {
     by: H,
@@ -124,12 +133,18 @@ impl<H: LeaseHolder> Held<H> {
 impl<H: LeaseHolder> Drop for Held<H> {
     fn drop(&mut self) {
         let rest = self.batch.failed.load(Ordering::Relaxed) && !self.failed.load(Ordering::Relaxed);
-        let wanted = !self.ended.load(Ordering::Relaxed) && (rest || std::thread::panicking());
+        let panics = std::thread::panicking();
+        let wanted = !self.ended.load(Ordering::Relaxed) && (rest || panics);
         if wanted && !self.batch.away.load(Ordering::Relaxed) {
+            let given_back = if panics {
+                let thread = std::thread::current();
+                let reason = format!("thread `{}` of the worker panicked", thread.name().unwrap_or("unnamed"));
+                self.by.fail(&self.primary, &self.token, &reason)
+            } else {
+                self.by.requeue(&self.primary, &self.token)
+            };
             // Where it cannot be given back, its time-out does the same, and counts.
-            if let Err(error) = self.by.requeue(&self.primary, &self.token)
-                && error.kind() != Kind::Fenced
-            {
+            if given_back.is_err_and(|error| error.kind() != Kind::Fenced) {
                 self.batch.away.store(true, Ordering::Relaxed);
             }
         }
@@ -167,10 +182,14 @@ impl<H: LeaseHolder> LeaseHolder for Held<H> {
     fn requeue(&self, primary: &Primary, token: &Token) -> Result<()> {
         self.seen(token, self.by.requeue(primary, token), true)
     }
+    #[inline]
+    fn fail(&self, primary: &Primary, token: &Token, reason: &str) -> Result<()> {
+        self.seen(token, self.by.fail(primary, token, reason), true)
+    }
 }
 
-/// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure; except
-/// while its thread unwinds, or with the rest of a batch after an error: then it is given back ([`Held`]).
+/// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure; while
+/// its thread unwinds it fails at once, and with the rest of a batch after an error it is given back unharmed ([`Held`]).
 #[derive(Debug)]
 pub struct Lease<F, H> {
     /// The store or client that executes the calls of the lease.
@@ -253,6 +272,14 @@ impl<F, H: LeaseHolder<Fragment = F>> Lease<F, H> {
     pub fn requeue(&self) -> Result<()> {
         self.holder.requeue(&self.primary, &self.token)
     }
+
+    /// Gives the event back because processing it failed, and says why.
+    ///
+    /// # Errors
+    /// As [`LeaseHolder::fail`].
+    pub fn fail(&self, reason: &str) -> Result<()> {
+        self.holder.fail(&self.primary, &self.token, reason)
+    }
 }
 
 /// Implements [`LeaseHolder`] by methods of the same names, of the type itself or of a part of it.
@@ -318,6 +345,11 @@ macro_rules! implement_lease_holder {
             fn requeue(&self, primary: &$crate::Primary, token: &$crate::Token) -> $crate::Result<()> {
                 let $self = self;
                 $by.requeue(primary, token)
+            }
+            #[inline]
+            fn fail(&self, primary: &$crate::Primary, token: &$crate::Token, reason: &str) -> $crate::Result<()> {
+                let $self = self;
+                $by.fail(primary, token, reason)
             }
         }
     };

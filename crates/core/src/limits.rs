@@ -36,6 +36,12 @@ pub const RING_KEY_TAIL_BYTES: usize = 16;
 pub const SOURCES_MAX: u32 = 1 << 16;
 /// Most times an event is given to workers, regardless of the policy: the count has 4 bits on the medium.
 pub const DELIVERIES_MAX: u8 = 15;
+
+/// Most different fragments that a keyspace may ask for before a run opens by itself.
+pub const AUTO_OPEN_AFTER_MAX: u8 = 16;
+
+/// Most bytes that are kept of the reason for which a worker failed; more are cut off.
+pub const FAILURE_BYTES_MAX: usize = 512;
 /// Age from which on the holder of a fragment, under a look-up table, asks the home of its event about it where a client tells.
 pub const HELD_ASKED_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 /// Losses that an opening lists by name; further ones are only counted in the ledger.

@@ -69,6 +69,7 @@ impl Keyspace {
         // Not a list of what must stay: what a later version adds to a keyspace stays until it is named here.
         let harmless = Keyspace {
             auto_open_runs: new.auto_open_runs,
+            auto_open_after: new.auto_open_after,
             deliveries_max: new.deliveries_max,
             fragment_bytes_max: new.fragment_bytes_max,
             groups: new.groups.clone(),
@@ -88,13 +89,14 @@ impl Keyspace {
             ];
             let names: Vec<&str> = fixed.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect();
             return Err(Error::invalid(format!(
-                "stored data depends on what differs ({}): only auto_open_runs, deliveries_max, fragment_bytes_max, groups, \
+                "stored data depends on what differs ({}): only auto_open_runs, auto_open_after, deliveries_max, fragment_bytes_max, groups, \
                  streams, [delivery] and [run] can be changed; for the rest, make another store",
                 names.join(", ")
             )));
         }
         let changes = [
             ("auto_open_runs", self.auto_open_runs != new.auto_open_runs),
+            ("auto_open_after", self.auto_open_after != new.auto_open_after),
             ("deliveries_max", self.deliveries_max != new.deliveries_max),
             ("fragment_bytes_max", self.fragment_bytes_max != new.fragment_bytes_max),
             ("groups", self.groups != new.groups),

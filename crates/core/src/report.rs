@@ -1,5 +1,6 @@
 //! State for people and monitors.
 
+use crate::map::Hex128;
 use crate::{Key, Ledger, Live, LiveState, Primary, Source, Tally, WarmStats};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -168,8 +169,11 @@ pub struct Why {
 pub struct DebugInfo {
     /// The event's name.
     pub primary: Primary,
-    /// Why it is there: `worker silent`, `held too long`, `process died`.
+    /// Why it is there: `worker failed`, `worker silent`, `held too long`, `process died`.
     pub reason: Cow<'static, str>,
+    /// What the last worker said that failed; empty where none did since the store was opened.
+    #[serde(default)]
+    pub said: String,
     /// Stage in which it failed, by name.
     pub stage: String,
     /// Failed deliveries.
@@ -244,21 +248,25 @@ pub enum InhibitClass {
     Reserves,
     /// The debug stream is past its quota.
     DebugStream,
+    /// The store's directory, or that of a device, is not there any more, or something else is in its place: what is put goes
+    /// with the process.
+    StoreGone,
 }
 
 impl InhibitClass {
     /// All of them.
-    pub const ALL: [InhibitClass; 5] = [
+    pub const ALL: [InhibitClass; 6] = [
         InhibitClass::DeviceStalled,
         InhibitClass::WarmFull,
         InhibitClass::HotFull,
         InhibitClass::Reserves,
         InhibitClass::DebugStream,
+        InhibitClass::StoreGone,
     ];
 
     /// Name in lower case.
     pub fn name(self) -> &'static str {
-        ["device stalled", "warm full", "hot full", "reserves", "debug stream"][self as usize]
+        ["device stalled", "warm full", "hot full", "reserves", "debug stream", "store gone"][self as usize]
     }
 }
 
@@ -299,6 +307,9 @@ pub struct DeadTime {
     pub reserves_ns: u64,
     /// [`InhibitClass::DebugStream`].
     pub debug_stream_ns: u64,
+    /// [`InhibitClass::StoreGone`].
+    #[serde(default)]
+    pub store_gone_ns: u64,
 }
 
 impl DeadTime {
@@ -325,6 +336,7 @@ impl DeadTime {
             InhibitClass::HotFull => &mut self.hot_full_ns,
             InhibitClass::Reserves => &mut self.reserves_ns,
             InhibitClass::DebugStream => &mut self.debug_stream_ns,
+            InhibitClass::StoreGone => &mut self.store_gone_ns,
         }
     }
 }
@@ -372,6 +384,9 @@ pub struct Stats {
     pub events: Live,
     /// Leases out.
     pub leases: u64,
+    /// Leases since opening that ended because their holders said that they failed.
+    #[serde(default)]
+    pub workers_failed: u64,
     /// Leases since opening that ended because their holders went silent.
     pub workers_silent: u64,
     /// Leases since opening that ended because they were held past `max_hold`, heartbeats or not.
@@ -404,6 +419,12 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Boot generation of this opening.
     pub boot: u32,
+    /// The store's identity; over several nodes that of each.
+    #[serde(default)]
+    pub stores: Vec<Hex128>,
+    /// The archive of the last proof; `None` where nothing was archived.
+    #[serde(default)]
+    pub archive: Option<Hex128>,
 }
 
 /// Fills (0 to 1) at which inhibit and demotion start and stop. What concerns the warm level is idle without one.

@@ -4,7 +4,7 @@
 //! ledger: released, in custody ─▶ directories of all objects ─▶ which of their events does the store still have?
 //! ```
 //!
-//! *Invariants*: the ledger is read first, so that a proof in between is more in the archive, never less. What the store still
+//! *Invariants*: only objects of this store and keyspace count; the ledger is read first, so that a proof in between is more in the archive, never less. What the store still
 //! has cannot stand for what was released.
 //!
 //! *Not here*: payloads (`Archive::verify`).
@@ -17,7 +17,7 @@ use forebay_core::{EventStore, Ledger, Result, Sources};
 pub struct Audit {
     /// The run's account, before the archive was read.
     pub ledger: Ledger,
-    /// What the archive has.
+    /// What the archive has of this store.
     pub inventory: Inventory,
     /// Fragments of it, and their payload bytes, whose events the store still has: in custody, or not proved yet.
     pub still_there: (u64, u64),
@@ -31,7 +31,12 @@ pub struct Audit {
 /// Those of the store, of the manifest and of the place.
 pub fn audit<S: EventStore>(archive: &Archive, store: &S, run: u64, told: &mut dyn FnMut(u64, u64)) -> Result<Audit> {
     let ledger = store.ledger(run)?;
-    let inventory = archive.inventory(&archive.manifest(run)?.unwrap_or_default())?;
+    let mut manifest = archive.manifest(run)?.unwrap_or_default();
+    // What another store archived under this run number stands for nothing that this one let go of.
+    let stores: Vec<String> = store.stats()?.stores.iter().map(|store| format!("{store:?}")).collect();
+    let own = manifest.keyspace == store.keyspace().name;
+    manifest.objects.retain(|object| own && stores.contains(&object.store));
+    let inventory = archive.inventory(&manifest)?;
     let mut still_there = (0, 0);
     if ledger.live.total().events > 0 {
         for (at, (primary, (fragments, bytes))) in (0..).zip(&inventory.by_event) {

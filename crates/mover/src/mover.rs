@@ -55,6 +55,8 @@ pub struct MoverOptions {
     pub patience: Duration,
     /// Claims that are moved beside each other, at least 1.
     pub lanes: usize,
+    /// The store may have proofs in another archive: from now on they are in this one.
+    pub another_archive: bool,
 }
 
 impl Default for MoverOptions {
@@ -69,6 +71,7 @@ impl Default for MoverOptions {
             bytes_per_second: None,
             patience: PATIENCE,
             lanes: LANES,
+            another_archive: false,
         }
     }
 }
@@ -243,7 +246,8 @@ impl<S: EventStore + MovedStore> Mover<S> {
     fn claim(&self) -> Result<Option<Claim>> {
         self.still_there()?;
         let MoverOptions { device, move_after, claim: duration, .. } = self.options;
-        self.store.claim(&ClaimRequest { device, move_after, duration })
+        let archive = self.began.get().map(|began| began.id);
+        self.store.claim(&ClaimRequest { device, move_after, duration, archive, another: self.options.another_archive })
     }
 
     /// The place is an archive, the one that this mover began with.

@@ -176,7 +176,7 @@ fn a_directory_holds_a_ring_or_a_store_of_events() {
     let (events, links) = (TempDir::new(), TempDir::new());
     let make = |dir: &TempDir| {
         let config = Config { hot_bytes: 16 << 20, ..Config::default() };
-        Store::create(dir.path(), &Keyspace::events("events", 1), config)
+        Store::create(dir.path(), &Keyspace::events("events", 1).opening_runs(), config)
     };
     drop(make(&events).unwrap());
     let said = refused(Ring::create(events.path(), &keyspace(2), config(32)), Kind::Invalid);

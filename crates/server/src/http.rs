@@ -15,7 +15,7 @@
 
 use crate::page::{CONTENT_TYPE, Scraper, is_ready};
 use crate::shared::Shared;
-use forebay_core::{Result, ServedStore};
+use forebay_core::{Kind, Result, ServedStore};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE as TYPE, HeaderValue};
@@ -124,7 +124,7 @@ async fn answer<S: ServedStore>(
         "/status" => look(&site, JSON, |site| Ok(format!("{}\n", site.scraper.state(&site.shared)?))).await,
         "/livez" if site.shared.alive() => page(StatusCode::OK, TEXT, "alive\n"),
         "/livez" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "an event loop hangs\n"),
-        "/readyz" if is_ready(&site.shared) => page(StatusCode::OK, TEXT, "ready\n"),
+        "/readyz" if is_ready(&site.shared) => look(&site, TEXT, |site| site.scraper.ready()).await,
         "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", site.shared.phase().name())),
         "/" => page(StatusCode::OK, HTML, LINKS),
         _ => page(StatusCode::NOT_FOUND, TEXT, "not here: / has what there is\n"),
@@ -148,7 +148,9 @@ async fn look<S: ServedStore>(site: &Arc<Site<S>>, kind: &'static str, take: fn(
         Ok(Ok(text)) => page(StatusCode::OK, kind, text),
         Ok(Err(error)) => {
             tracing::error!(%error, "a look at the stores failed");
-            page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n"))
+            let away = error.kind() == Kind::Unavailable;
+            let code = if away { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+            page(code, TEXT, format!("{error}\n"))
         }
         Err(error) => {
             tracing::error!(%error, "a look at the stores did not end");

@@ -63,7 +63,7 @@ fn promises_take_no_memory() {
 
 fn a_slow_reader_is_not_read_and_then_ended() {
     let limits = Limits { window_bytes: 1 << 20, frame_deadline: Duration::from_millis(1500), ..Limits::default() };
-    let bed = Bed::with(&[Keyspace::events("data", 1)], config(), limits);
+    let bed = Bed::with(&[Keyspace::events("data", 1).opening_runs()], config(), limits);
     let mut good = bed.tcp();
     assert_eq!(good.ask_parts(&["SET", "1/1/1", &"x".repeat(300_000)]), "OK");
     let mut slow = bed.tcp();

@@ -12,7 +12,11 @@ use tokio::time::{sleep, sleep_until};
 /// Takes accepted events from all nodes to an archive, which is the books.
 pub(crate) async fn archive(world: Rc<World>) {
     let mut random = random(&world, 400);
-    let request = ClaimRequest { device: None, move_after: Duration::from_secs(15), duration: Duration::from_secs(8) };
+    let request = ClaimRequest {
+        move_after: Duration::from_secs(15),
+        duration: Duration::from_secs(8),
+        ..ClaimRequest::default()
+    };
     while !world.is_over() {
         sleep(Duration::from_millis(random.random_range(500..5000))).await;
         sleep_until(world.away_until.get()).await;

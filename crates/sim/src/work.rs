@@ -36,7 +36,6 @@ pub(crate) fn keyspace(plan: &Plan) -> Keyspace {
     }
     keyspace.run.complete_within = Duration::from_secs(2);
     keyspace.run.stop_grace = Duration::from_millis(300);
-    keyspace.auto_open_runs = false;
     keyspace.deliveries_max = DELIVERIES_MAX;
     keyspace
 }

@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let keyspace = Keyspace::events("first", 2);
     let config = Config { hot_bytes: 16 << 20, ..Config::default() };
     let store = Store::create(&dir, &keyspace, config.clone())?;
+    store.run_open(1, &store.keyspace().run)?;
 
     // Keys are typed: one number per sub-key, or the same as text.
     let key = store.schema().key(&[1, 42, 0])?;

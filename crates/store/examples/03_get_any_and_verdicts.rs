@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("forebay-example-03-{}", std::process::id()));
     let store =
         Store::create(&dir, &Keyspace::events("events", 3), Config { hot_bytes: 16 << 20, ..Config::default() })?;
+    store.run_open(1, &store.keyspace().run)?;
     let schema = store.schema();
 
     // Four events of three sources each: ready with their last fragment.

@@ -9,6 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("forebay-example-04-{}", std::process::id()));
     let store =
         Store::create(&dir, &Keyspace::events("events", 4), Config { hot_bytes: 16 << 20, ..Config::default() })?;
+    store.run_open(1, &store.keyspace().run)?;
     let schema = store.schema();
     for event in 1..=10 {
         for source in 0..4 {

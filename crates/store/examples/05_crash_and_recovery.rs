@@ -68,6 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn child(dir: &Path) -> Result<(), Box<dyn Error>> {
     let config = Config { hot_bytes: 16 << 20, ..Config::default() };
     let store = Store::create(dir, &Keyspace::events("events", 1), config)?;
+    store.run_open(1, &store.keyspace().run)?;
     let schema = store.schema();
     for event in 0..EVENTS {
         let key = schema.key(&[1, event, 0])?;

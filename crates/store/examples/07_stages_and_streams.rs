@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("forebay-example-07-{}", std::process::id()));
     let keyspace = Keyspace::from_toml(KEYSPACE)?;
     let store = Store::create(&dir, &keyspace, Config { hot_bytes: 64 << 20, ..Config::default() })?;
+    store.run_open(1, &store.keyspace().run)?;
     let schema = store.schema();
     for event in 0..EVENTS {
         for source in 0..8 {

@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("forebay-example-08-{}", std::process::id()));
     let keyspace = Keyspace::from_toml(KEYSPACE)?;
     let store = Store::create(&dir, &keyspace, Config { hot_bytes: 16 << 20, ..Config::default() })?;
+    store.run_open(1, &store.keyspace().run)?;
     let schema = store.schema();
 
     // Ten lumi sections of ten events each.

@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Config::default()
     };
     let store = Store::create(&dir.join("store"), &Keyspace::events("events", 2), config)?;
+    store.run_open(1, &store.keyspace().run)?;
     let schema = store.schema();
 
     // Stored: the fragment survives the end of this process. Persisted: it is also on the device and survives a power

@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Config::default()
     };
     let store = Store::create(&dir.join("store"), &Keyspace::events("events", 1), config)?;
+    store.run_open(7, &store.keyspace().run)?;
     let schema = store.schema();
 
     // Eight megabytes of accepted events: four containers, one after the other, each of one run and one stream.
@@ -48,8 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // The oldest full container first. It is not written to any more, and no other mover gets it. Those that are still being
     // filled wait for more, up to an hour.
-    let request =
-        ClaimRequest { device: None, move_after: Duration::from_secs(3600), duration: Duration::from_secs(60) };
+    let request = ClaimRequest {
+        move_after: Duration::from_secs(3600),
+        duration: Duration::from_secs(60),
+        ..ClaimRequest::default()
+    };
     let mut moved = 0;
     while let Some(claim) = store.claim(&request)? {
         let mut seen = 0;

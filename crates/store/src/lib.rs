@@ -18,6 +18,7 @@
 // See `clippy.toml`. Tests may read the machine's time: they wait for what other threads do.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod archive_file;
 mod calls;
 mod check;
 mod config;

@@ -37,10 +37,18 @@ pub(crate) const BATCH_RUNS: usize = 256;
 pub(crate) const MAINTENANCE_MS: u64 = 5;
 /// Pause between two looks at the rates of sources, in nanoseconds.
 pub(crate) const SOURCES_LOOK_NS: u64 = 250_000_000;
+/// Pause between two looks at whether the store's files still have their names, in nanoseconds.
+pub(crate) const NAMES_LOOK_NS: u64 = 1_000_000_000;
 /// Sealed segments with less than this share of live bytes (in percent) are evacuated when space gets short.
 pub(crate) const EVACUATE_LIVE_PERCENT: u64 = 60;
 /// Most runs that one store knows, closed ones included.
 pub(crate) const RUNS_MAX: usize = 60_000;
+/// Most runs of which nobody knows, and of which it is remembered what came.
+pub(crate) const UNKNOWN_RUNS_MAX: usize = 1024;
+/// How far above the highest known run one may open by itself.
+pub(crate) const RUNS_AHEAD_MAX: u64 = 1000;
+/// Most runs that opened by themselves and take events.
+pub(crate) const AUTO_OPENED_MAX: usize = 64;
 
 /// Verdicts that survive a restart in a region of this size.
 pub(crate) fn verdicts_kept(region_bytes: u64) -> usize {

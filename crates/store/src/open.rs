@@ -12,6 +12,7 @@
 //! does not survive a restart of the machine, nothing is served before an operator accepts the loss
 //! (`Config::accept_loss`).
 
+use crate::archive_file;
 use crate::config::Config;
 use crate::config::check_marks;
 use crate::engine::{Engine, new_holder};
@@ -27,6 +28,7 @@ use forebay_media::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES, SEGMENTS_DEFAULT,
     SEGMENTS_MIN, SUPERBLOCK_AREA_BYTES,
 };
+use forebay_media::named::Named;
 use forebay_media::region_file::{self, Holds, write_superblock, write_superblock_durably};
 use std::path::Path;
 use std::sync::Arc;
@@ -119,7 +121,8 @@ impl Store {
     /// get there stays on the hot level.
     ///
     /// # Errors
-    /// `Corrupt` where the medium refuses its pages; `Unavailable` where calls in flight, or a round that writes to a
+    /// `Corrupt` where the medium refuses its pages, or where the store's files, or a device, are not there any more under their names;
+    /// `Unavailable` where calls in flight, or a round that writes to a
     /// device, outlasted the wait: the store is closed and flushed, its lock is released with the last of them, and the
     /// next opening looks at every record.
     pub fn close(&self) -> Result<()> {
@@ -191,7 +194,8 @@ impl Engine {
         }
         // This life has written its last byte.
         self.placement.hot.let_go();
-        closed
+        let gone = |what| Error::corrupt(format!("{what}: what was put since is lost with this process"));
+        closed.and_then(|()| self.look_at_names().map_or(Ok(()), |what| Err(gone(what))))
     }
 }
 
@@ -319,7 +323,11 @@ fn start_on_warm(
 }
 
 impl Store {
-    fn start(engine: Engine) -> Result<Store> {
+    fn start(mut engine: Engine) -> Result<Store> {
+        // What cannot be opened to be watched was read all the same, and is not watched.
+        let files = engine.life.dir.iter().flat_map(|dir| [REGION_FILE, KEYSPACE_FILE].map(|file| dir.join(file)));
+        engine.life.named = files.filter_map(|path| Named::open(&path).ok()).collect();
+        engine.claims.lock().archive = engine.life.dir.as_deref().map(archive_file::read).transpose()?.flatten();
         engine.note_losses()?;
         engine.book_custody();
         engine.begin_run_times();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("bad-input", 1);
+    let mut keyspace = Keyspace::events("bad-input", 1).opening_runs();
     keyspace.fragment_bytes_max = 1000;
     keyspace
 }

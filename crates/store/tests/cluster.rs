@@ -455,7 +455,7 @@ const COMPLETE: Duration = Duration::from_secs(3600);
 #[test]
 fn a_map_without_the_keyspace_is_refused() {
     let dir = TempDir::new();
-    let store = Store::create(&dir.store(), &Keyspace::events("others", 1), small_config()).unwrap();
+    let store = Store::create(&dir.store(), &Keyspace::events("others", 1).opening_runs(), small_config()).unwrap();
     let message = refused(store.adopt_map(&halves(1, store.holding().0)), Kind::Invalid);
     assert!(message.contains("does not have keyspace `others`: add it"), "{message}");
 }

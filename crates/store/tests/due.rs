@@ -85,7 +85,7 @@ fn a_stopped_run_is_sealed_when_its_grace_is_over() {
 
 #[test]
 fn a_lease_runs_out_at_its_moment_also_a_shortened_one() {
-    let mut keyspace = Keyspace::events("leases", 1);
+    let mut keyspace = Keyspace::events("leases", 1).opening_runs();
     keyspace.deliveries_max = 10;
     let fixture = Fixture::with(&keyspace, |config| config.lease = LEASE);
     fixture.stored(1, 0, b"x");
@@ -172,7 +172,7 @@ fn an_event_is_ready_in_time_while_nothing_else_happens() {
 
 #[test]
 fn a_lease_that_runs_out_is_given_again_in_time() {
-    let mut keyspace = Keyspace::events("leases", 1);
+    let mut keyspace = Keyspace::events("leases", 1).opening_runs();
     keyspace.deliveries_max = 10;
     let (_dir, store) = with_a_thread(&keyspace);
     let late = latest(&store, LEASE, |event| {

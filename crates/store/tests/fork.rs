@@ -26,7 +26,7 @@ fn config(dir: &Path) -> Config {
 fn parent_role() {
     let Some(dir) = std::env::var_os(PARENT) else { return };
     let dir = Path::new(&dir);
-    let store = Store::create(&dir.join("store"), &Keyspace::events("forked", 1), config(dir)).unwrap();
+    let store = Store::create(&dir.join("store"), &Keyspace::events("forked", 1).opening_runs(), config(dir)).unwrap();
     // SAFETY: the child calls nothing but what may be called in a child of many threads.
     let child = unsafe { libc::fork() };
     if child == 0 {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const VALUE: [u8; 2048] = [0x5A; 2048];
 
 fn singles() -> Keyspace {
-    let mut keyspace = Keyspace::events("full", 1);
+    let mut keyspace = Keyspace::events("full", 1).opening_runs();
     keyspace.run.completeness = Completeness::Count(1);
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);
     keyspace.deliveries_max = 1;

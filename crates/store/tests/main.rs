@@ -19,6 +19,7 @@ mod levels;
 mod manual_time;
 mod marks;
 mod model;
+mod named;
 mod policies;
 mod power_loss;
 mod regressions;

@@ -13,7 +13,7 @@ const REAL: Duration = Duration::from_millis(60);
 
 fn store() -> (TempDir, Store, Arc<ManualTime>) {
     let (dir, time) = (TempDir::new(), Arc::new(ManualTime::default()));
-    let mut keyspace = Keyspace::events("manual", 1);
+    let mut keyspace = Keyspace::events("manual", 1).opening_runs();
     keyspace.run.complete_within = 24 * HOUR;
     // Each of them is shorter than the test really lasts.
     let short = Duration::from_millis(1);

@@ -6,7 +6,7 @@ use forebay_store::{PutOutcome, Store, check};
 use std::time::Duration;
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("policies", 1);
+    let mut keyspace = Keyspace::events("policies", 1).opening_runs();
     keyspace.fragment_bytes_max = 100;
     keyspace.streams = vec!["physics".to_owned()];
     keyspace
@@ -18,6 +18,7 @@ fn changed() -> Keyspace {
     keyspace.fragment_bytes_max = 1000;
     keyspace.deliveries_max = 1;
     keyspace.auto_open_runs = false;
+    keyspace.auto_open_after = 3;
     keyspace.streams = vec!["express".to_owned()];
     keyspace.delivery.order = Order::OldestFirst;
     keyspace.run.complete_within = Duration::from_secs(7);
@@ -40,7 +41,16 @@ fn harmless_policies_change_and_everything_stored_stays() {
     store.close().unwrap();
     drop(store);
 
-    let names = ["auto_open_runs", "deliveries_max", "fragment_bytes_max", "groups", "delivery", "run", "streams"];
+    let names = [
+        "auto_open_runs",
+        "auto_open_after",
+        "deliveries_max",
+        "fragment_bytes_max",
+        "groups",
+        "delivery",
+        "run",
+        "streams",
+    ];
     assert_eq!(Store::change_policies(&path, &changed()).unwrap(), names);
     assert_eq!(Store::change_policies(&path, &changed()).unwrap(), Vec::<&str>::new());
     assert_eq!(check(&path, true).unwrap().problems, Vec::<String>::new());
@@ -129,5 +139,5 @@ fn a_store_that_was_not_closed_in_order_is_opened_first() {
     drop(store);
     assert!(refused(Store::change_policies(&copy, &changed()), Kind::Invalid).contains("closed in order"));
     Store::open(&copy, small_config()).unwrap().close().unwrap();
-    assert_eq!(Store::change_policies(&copy, &changed()).unwrap().len(), 7);
+    assert_eq!(Store::change_policies(&copy, &changed()).unwrap().len(), 8);
 }

@@ -23,7 +23,7 @@ fn sim_config() -> Config {
     }
 }
 fn singles() -> Keyspace {
-    let mut k = Keyspace::events("r", 1);
+    let mut k = Keyspace::events("r", 1).opening_runs();
     k.run.complete_within = Duration::from_secs(24 * 3600);
     k
 }
@@ -400,7 +400,7 @@ fn an_orderly_close_of_a_full_store_is_clean() {
 
 #[test]
 fn a_large_table_with_wide_sub_keys() {
-    let mut ks = Keyspace::events("wide", 22_000);
+    let mut ks = Keyspace::events("wide", 22_000).opening_runs();
     ks.schema = KeySchema::parse(&["run:u8", "a:u64", "b:u64", "c:u64", "d:u56"], &["run"]).unwrap();
     let dir = TempDir::new();
     let s = Store::create(&dir.store(), &ks, Config { hot_bytes: 16 << 20, ..small_config() }).unwrap();
@@ -458,7 +458,7 @@ fn fenced_verdicts_name_no_streams() {
 
 /// Events that wait for sources 0 to `sources` − 1, in two stages, open for ten seconds.
 fn two_stages(sources: u64) -> Keyspace {
-    let mut keyspace = Keyspace::events("r", 1);
+    let mut keyspace = Keyspace::events("r", 1).opening_runs();
     keyspace.run.completeness = Completeness::first_sources(&keyspace.schema, sources).unwrap();
     keyspace.run.complete_within = Duration::from_secs(10);
     keyspace.stages = ["fast", "final"].map(str::to_owned).into();

@@ -29,7 +29,7 @@ fn read(store: &Store, event: u64) -> Option<Vec<u8>> {
 /// A store as a machine that went down leaves it: open, with another boot id. 40 events of 4 KiB fill two segments.
 fn left_by_a_restart(dir: &TempDir) -> PathBuf {
     let (from, to) = (dir.path().join("running"), dir.path().join("left"));
-    let store = Store::create(&from, &Keyspace::events("events", 1), config()).unwrap();
+    let store = Store::create(&from, &Keyspace::events("events", 1).opening_runs(), config()).unwrap();
     for event in 0..40 {
         put(&store, event, &[event as u8; 4096]);
     }
@@ -121,7 +121,7 @@ fn a_power_loss_in_the_life_after_an_orderly_close_is_noticed_on_a_disk() {
     assert!(Command::new("mkfs.ext4").arg("-q").arg(&image).status().unwrap().success());
     let disk = Disk::mount(&image, dir.path().join("mounted"));
     let path = disk.0.join("store");
-    let store = Store::create(&path, &Keyspace::events("events", 1), config()).unwrap();
+    let store = Store::create(&path, &Keyspace::events("events", 1).opening_runs(), config()).unwrap();
     put(&store, 1, b"one");
     store.close().unwrap();
     drop(store);
@@ -149,7 +149,7 @@ fn a_creation_that_was_cut_off_can_be_repeated() {
     fs::create_dir(&path).unwrap();
     fs::write(path.join("hot.fb"), vec![0; 100_000]).unwrap();
     assert_eq!(Store::open(&path, config()).unwrap_err().kind(), Kind::Invalid);
-    let store = Store::create(&path, &Keyspace::events("events", 1), config()).unwrap();
+    let store = Store::create(&path, &Keyspace::events("events", 1).opening_runs(), config()).unwrap();
     put(&store, 1, b"x");
 }
 
@@ -182,7 +182,7 @@ fn a_store_on_hugetlbfs_is_opened_again_after_a_close() {
     let huge = HugePages::mount(&dir.path().join("huge"));
     let path = dir.path().join("store");
     let config = Config { region_dir: Some(huge.0.clone()), hot_bytes: 5 << 20, ..config() };
-    let store = Store::create(&path, &Keyspace::events("events", 1), config.clone()).unwrap();
+    let store = Store::create(&path, &Keyspace::events("events", 1).opening_runs(), config.clone()).unwrap();
     for event in 0..100 {
         put(&store, event, &[event as u8; 5000]);
     }
@@ -192,7 +192,11 @@ fn a_store_on_hugetlbfs_is_opened_again_after_a_close() {
     drop(store);
     assert_eq!(Store::open(&path, config.clone()).unwrap_err().kind(), Kind::Unavailable, "a guard is still there");
     let path = dir.path().join("second");
-    let store = Store::create(&path, &Keyspace::events("events", 1), Config { hot_bytes: 4 << 20, ..config.clone() });
+    let store = Store::create(
+        &path,
+        &Keyspace::events("events", 1).opening_runs(),
+        Config { hot_bytes: 4 << 20, ..config.clone() },
+    );
     let store = store.unwrap();
     put(&store, 7, &[7; 5000]);
     store.close().unwrap();

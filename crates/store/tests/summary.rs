@@ -36,7 +36,7 @@ fn config() -> Config {
 }
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("summary", 2);
+    let mut keyspace = Keyspace::events("summary", 2).opening_runs();
     keyspace.run.auto_mask = Some(3);
     keyspace
 }

@@ -220,6 +220,7 @@ calls! {
     reject(primary: &Primary, token: &Token) -> ();
     pass(primary: &Primary, token: &Token, next_stage: &str, results: &[ResultFragment<'_>]) -> ();
     requeue(primary: &Primary, token: &Token) -> ();
+    fail(primary: &Primary, token: &Token, reason: &str) -> ();
     run_open(run: u64, config: &RunConfig) -> ();
     run_pause(run: u64) -> ();
     run_resume(run: u64) -> ();

@@ -1,5 +1,6 @@
 //! Rare calls, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
+use forebay_core::map::Hex128;
 use forebay_core::{Bounds, Call, Key, LedgerBy, PrescaleFactor, Primary, Repeat, Source, SourceId, Token};
 use serde::{Deserialize, Serialize};
 
@@ -258,6 +259,12 @@ pub enum Control {
         move_after_ms: u64,
         /// How long the claim lasts.
         ms: u64,
+        /// The archive's identity, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        archive: Option<Hex128>,
+        /// It may be another one than that of the store's last proof.
+        #[serde(default)]
+        another: bool,
     },
     /// Events of a claim. Answers a list of them, empty behind the last one.
     Claimed {

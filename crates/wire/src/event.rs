@@ -54,6 +54,8 @@ pub enum WireJudgement {
     Requeue,
     /// It goes to a later stage.
     Pass(String),
+    /// Processing it failed, for this reason.
+    Fail(String),
 }
 
 /// One verdict; the payloads of its results follow those of the verdicts before it.
@@ -171,6 +173,10 @@ impl WireVerdict {
                     out.u8(4);
                     out.long(stage.as_bytes())?;
                 }
+                WireJudgement::Fail(reason) => {
+                    out.u8(5);
+                    out.long(reason.as_bytes())?;
+                }
             }
             out.u32(verdict.results.len() as u32);
             for (source, length, checksum) in &verdict.results {
@@ -203,6 +209,7 @@ impl WireVerdict {
                 2 => WireJudgement::Reject,
                 3 => WireJudgement::Requeue,
                 4 => WireJudgement::Pass(read.text()?.to_owned()),
+                5 => WireJudgement::Fail(read.text()?.to_owned()),
                 other => return Err(Error::corrupt(format!("verdict {other}, which there is not"))),
             };
             let count = read.count(9)?;
@@ -368,6 +375,7 @@ mod tests {
             one(WireJudgement::Accept(streams), vec![(Source::from_packed(&[0, 0, 0, 9]), 10, 11)]),
             one(WireJudgement::Reject, Vec::new()),
             one(WireJudgement::Requeue, Vec::new()),
+            one(WireJudgement::Fail("no tracks".to_owned()), Vec::new()),
             one(WireJudgement::Pass("final".to_owned()), vec![(Source::from_packed(&[0, 0, 0, 8]), 5, 6)]),
         ];
         let meta = WireVerdict::encode_all(&verdicts).unwrap();

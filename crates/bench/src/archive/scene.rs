@@ -51,7 +51,7 @@ impl Scene {
             device_log_bytes: log_bytes,
             ..config(plan.hot_bytes)
         };
-        let mut keyspace = Keyspace::events("bench", SOURCES as u32);
+        let mut keyspace = Keyspace::events("bench", SOURCES as u32).opening_runs();
         keyspace.run.complete_within = Duration::from_secs(3600);
         let store = Store::create(&scratch[0].path().join("store"), &keyspace, config)?;
         // Of its own, so that several scenes can use one archive.
@@ -127,7 +127,7 @@ impl Scene {
 
     /// Reads the events of all units that can be claimed, front to back and one after the other; the claims are given back.
     pub(super) fn read_claimed(&self, claims_max: usize) -> Result<Read> {
-        let request = ClaimRequest { move_after: Duration::ZERO, duration: Duration::from_secs(600), device: None };
+        let request = ClaimRequest { duration: Duration::from_secs(600), ..ClaimRequest::default() };
         let mut read = Read::default();
         let (process, others) = (cpu_time(), times_of_others()?);
         let mut claims = Vec::new();

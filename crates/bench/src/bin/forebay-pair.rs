@@ -60,7 +60,7 @@ fn say(row: &str, mut rates: Vec<f64>) {
 }
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("pair", SOURCES as u32);
+    let mut keyspace = Keyspace::events("pair", SOURCES as u32).opening_runs();
     keyspace.run.complete_within = HOUR;
     keyspace
 }

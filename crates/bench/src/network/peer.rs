@@ -76,7 +76,7 @@ pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
 
 /// The keyspace of all peers.
 pub(super) fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("bench", SOURCES as u32);
+    let mut keyspace = Keyspace::events("bench", SOURCES as u32).opening_runs();
     keyspace.run.completeness = Completeness::Count(SOURCES as u32);
     keyspace.run.complete_within = Duration::from_secs(3600);
     keyspace

@@ -18,7 +18,7 @@ const DEVICE_BYTES: u64 = 512;
 
 /// Directory, keyspace and configuration of a store whose device has room for `events` events; its hot level has 1 GiB.
 pub(super) fn demoting(plan: &Plan, scratch: &Scratch, events: u64) -> (PathBuf, Keyspace, Config) {
-    let mut keyspace = Keyspace::events("bench", 1);
+    let mut keyspace = Keyspace::events("bench", 1).opening_runs();
     keyspace.run.complete_within = Duration::from_secs(3600);
     let containers = (events * DEVICE_BYTES).div_ceil(plan.container_bytes) + 8;
     let log_bytes = (events * 48).next_multiple_of(4096).clamp(1 << 20, 1 << 30);

@@ -242,6 +242,16 @@ fn announce(out: &mut Output, server: &Server, served: &[Served]) -> Result<()> 
     let keyspaces: Vec<&str> = served.iter().map(Served::name).collect();
     tracing::info!(native = native.join(" "), resp = resp.join(" "), http, keyspaces = keyspaces.join(" "), "serving");
     out.line(format!("serving {}", keyspaces.join(", ")))?;
+    for served in served {
+        if let Served::Events(store) = served
+            && store.keyspace().auto_open_runs
+        {
+            let (name, fragments) = (&store.keyspace().name, store.keyspace().auto_open_after);
+            tracing::info!(keyspace = name.as_str(), fragments, "runs begin by themselves");
+            let fragments = crate::units::plural(fragments.into(), "different fragment");
+            out.line(format!("  {name}: runs open by themselves, after {fragments} (auto_open_runs)"))?;
+        }
+    }
     let lists = [("native", &native), ("resp", &resp), ("http", &http.iter().cloned().collect())];
     for (name, list) in lists {
         for endpoint in list {

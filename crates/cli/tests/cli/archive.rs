@@ -277,5 +277,10 @@ fn a_place_without_the_archive_of_before_gets_nothing() {
     assert!(refused.status.code() != Some(0) && !there.join("archive").exists(), "{}", stderr(&refused));
     std::fs::write(&object, whole).unwrap();
     assert_code(&temp.run(&["archive", "create", TO, "--adopt", "--name", "old"]), 0);
+    // It has another id now than the one that the store remembers.
+    let other = temp.run(&all);
+    assert_code(&other, 3);
+    assert!(stderr(&other).contains("--another-archive"), "{}", stderr(&other));
+    assert_code(&temp.run(&[&all[..], &["--another-archive"]].concat()), 0);
     assert_code(&temp.run(&all), 0);
 }

@@ -24,7 +24,7 @@ impl Scene {
         let memory = Path::new("/dev/shm").join(format!("forebay-gone-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&memory);
         std::fs::create_dir_all(&memory).unwrap();
-        let keyspace = forebay_core::Keyspace::events("events", 1).to_toml().unwrap();
+        let keyspace = forebay_core::Keyspace::events("events", 1).opening_runs().to_toml().unwrap();
         write(&temp.root.join("events.toml"), keyspace.as_bytes());
         let ring = b"kind = \"ring\"\nname = \"links\"\nsource = [\"link:u32\"]\nticks_per_second = 62500000\nsources_max = 1\n\
             history_ms = 1\nsource_bytes_per_second = 1000000\nmax_skew_ms = 3600000\nfragment_bytes_max = 1000\n";
@@ -115,6 +115,7 @@ fn ask(server: &Serving, command: &str) -> String {
 fn a_store_with_live_data_that_is_gone_is_not_made_again() {
     let scene = Scene::new("live", &["keyspace"]);
     let server = scene.start();
+    assert_eq!(ask(&server, "FB.RUN OPEN 1"), "+OK");
     assert_eq!(ask(&server, "SET 1/42/0 hello"), "+OK");
     let (code, _, log) = server.end("TERM");
     assert_eq!(code, Some(0), "{log}");
@@ -159,6 +160,7 @@ fn a_store_that_was_killed_in_its_second_life_is_not_made_again() {
 fn a_store_in_memory_that_was_closed_with_nothing_live_is_made_again() {
     let scene = Scene::new("empty", &["keyspace"]);
     let server = scene.start();
+    assert_eq!(ask(&server, "FB.RUN OPEN 1"), "+OK");
     assert_eq!(ask(&server, "SET 1/42/0 hello"), "+OK");
     assert_eq!(ask(&server, "DEL 1/42/0"), ":1");
     server.end("TERM");

@@ -112,7 +112,8 @@ fn people_read_the_same() {
     while !text.contains("resp ") {
         assert!(out.read_line(&mut text).unwrap() > 0, "{text}");
     }
-    assert!(text.starts_with("serving events\n  native  tcp://127.0.0.1:"), "{text}");
+    let opens = "  events: runs open by themselves, after 1 different fragment (auto_open_runs)\n";
+    assert!(text.starts_with(&format!("serving events\n{opens}  native  tcp://127.0.0.1:")), "{text}");
     super::send_interrupt(&child);
     out.read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));

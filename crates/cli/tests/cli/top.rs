@@ -20,7 +20,7 @@ fn store(temp: &Temp) -> Store {
         hot_low: 0.3,
         ..Config::default()
     };
-    let store = Store::create(&temp.root.join("top"), &Keyspace::events("physics", 1), config).unwrap();
+    let store = Store::create(&temp.root.join("top"), &Keyspace::events("physics", 1).opening_runs(), config).unwrap();
     put(&store, 1);
     put(&store, 2);
     store

@@ -210,6 +210,7 @@ fn add_stats(mut sum: Stats, part: Stats) -> Stats {
     for (all, more) in [
         (&mut sum.leases, part.leases),
         (&mut sum.workers_silent, part.workers_silent),
+        (&mut sum.workers_failed, part.workers_failed),
         (&mut sum.held_too_long, part.held_too_long),
         (&mut sum.decided_events, part.decided_events),
         (&mut sum.conflicts_kept, part.conflicts_kept),
@@ -218,6 +219,7 @@ fn add_stats(mut sum: Stats, part: Stats) -> Stats {
     ] {
         *all += more;
     }
+    sum.stores.extend(part.stores);
     sum.segments_pinned += part.segments_pinned;
     sum.ready.iter_mut().zip(part.ready).for_each(|(all, more)| *all += more);
     sum.inhibit = sum.inhibit.or(part.inhibit);

@@ -177,4 +177,6 @@ under_lease! {
     pass(stage: &str, results: &[ResultFragment<'_>]) -> ();
     /// Gives a leased event back unharmed.
     requeue() -> ();
+    /// Gives a leased event back because processing it failed.
+    fail(reason: &str) -> ();
 }

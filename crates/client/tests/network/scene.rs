@@ -50,7 +50,7 @@ impl Drop for Dir {
 }
 
 pub(crate) fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("network", 2);
+    let mut keyspace = Keyspace::events("network", 2).opening_runs();
     keyspace.run.complete_within = Duration::from_secs(3600);
     // Leases of answers that were lost count as failures: they must not end in the debug stream.
     keyspace.deliveries_max = 15;

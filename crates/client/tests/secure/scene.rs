@@ -34,7 +34,7 @@ impl Scene {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("forebay-client-tls-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let mut keyspace = Keyspace::events("tls", 1);
+        let mut keyspace = Keyspace::events("tls", 1).opening_runs();
         keyspace.run.completeness = Completeness::Count(1);
         keyspace.run.complete_within = Duration::from_secs(600);
         let config = Config { hot_bytes: 128 << 20, segment_bytes: Some(4 << 20), ..Config::default() };

@@ -227,6 +227,12 @@ impl LeaseHolder for Gateway {
             Either::There(all) => all.requeue(primary, token),
         })
     }
+    fn fail(&self, primary: &Primary, token: &Token, reason: &str) -> Result<()> {
+        self.at_home(primary.as_bytes(), |at| match at {
+            Either::Here(own) => LeaseHolder::fail(own, primary, token, reason),
+            Either::There(all) => all.fail(primary, token, reason),
+        })
+    }
 }
 
 /// Movers work at the node that has the events.

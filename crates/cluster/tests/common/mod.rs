@@ -20,7 +20,7 @@ pub(crate) mod redis;
 pub(crate) const NODES: u16 = 3;
 
 pub(crate) fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("events", 2);
+    let mut keyspace = Keyspace::events("events", 2).opening_runs();
     keyspace.announced = true;
     keyspace.run.completeness = Completeness::Count(2);
     keyspace.run.complete_within = Duration::from_secs(3600);

@@ -36,13 +36,18 @@ impl Backlog {
     pub(super) fn look(&mut self, beam: Beam, now: u64, undecided: Tally) {
         let period = beam.periods(now);
         debug_assert!(self.last.is_none_or(|last| last.0 <= period), "a look at a period that is over");
-        if let Some((before, left)) = self.last.filter(|last| last.0 < period) {
+        let (before, left) = self.last.unwrap_or((period, 0));
+        // On a busy machine whole periods pass between two looks: of these only what was left before them is known.
+        for ended in before..period {
             self.periods += 1;
             // Bounded, because a demo may run for days; the totals go on.
             if self.gaps.len() < GAPS_KEPT {
-                let end_s = beam.end_of(before) as f64 / 1e9;
+                let end_s = beam.end_of(ended) as f64 / 1e9;
                 self.gaps.push(Gap { end_s, most_events: self.most_in_period, left_events: left });
             }
+            self.most_in_period = left;
+        }
+        if before < period {
             self.most_in_period = 0;
         }
         self.last = Some((period, undecided.events));
@@ -80,5 +85,8 @@ mod tests {
         assert_eq!(backlog.gaps(), (2, &[gap(2.0, 50, 3), gap(4.0, 30, 0)][..]));
         let (most, at_s) = backlog.most();
         assert_eq!((most.events, most.bytes, at_s), (50, 5000, 1.1));
+        // No look in two periods.
+        backlog.look(beam, 8_100_000_000, Tally { events: 2, fragments: 4, bytes: 200 });
+        assert_eq!((backlog.gaps().0, &backlog.gaps().1[2..]), (4, &[gap(6.0, 0, 0), gap(8.0, 0, 0)][..]));
     }
 }

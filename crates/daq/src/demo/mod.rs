@@ -127,9 +127,13 @@ fn work(shared: &DemoShared<'_>, directory: &Path, stop: &AtomicBool, told: &mut
         while !stopped() && !shared.aborted() && start.elapsed() < taking {
             std::thread::sleep(LOOK.min(taking.saturating_sub(start.elapsed())));
             report(Phase::Taking);
-            look(shared, &mut backlog)?;
+            look(shared, &mut backlog, Duration::ZERO)?;
         }
         let interrupted = stopped();
+        if !interrupted && !shared.aborted() {
+            // The trigger's clock began a little later than this one: the last period ends with the time of data taking.
+            look(shared, &mut backlog, taking)?;
+        }
         let produced = shared.trigger.close();
         // A farm that is slow on purpose would take longer for the rest than the drain may last.
         shared.farm.lift();
@@ -188,11 +192,11 @@ fn tell(shared: &DemoShared<'_>, figures: &mut Figures<'_>, warm_fill_most: &mut
     }
 }
 
-/// Follows the backlog of a beam that comes and goes.
-fn look(shared: &DemoShared<'_>, backlog: &mut Backlog) -> Result<()> {
+/// Follows the backlog of a beam that comes and goes; `passed` have at least.
+fn look(shared: &DemoShared<'_>, backlog: &mut Backlog, passed: Duration) -> Result<()> {
     let Some(beam) = shared.plan.beam else { return Ok(()) };
     // The time first: what is left at the end of a gap is never counted too low.
-    let now = u64::try_from(shared.trigger.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let now = u64::try_from(shared.trigger.elapsed().max(passed).as_nanos()).unwrap_or(u64::MAX);
     backlog.look(beam, now, undecided(&shared.store.ledger(RUN)?));
     Ok(())
 }

@@ -28,7 +28,6 @@ impl Plan {
         keyspace.groups = vec![self.source_group(FAST, &self.fast)?, self.source_group(CALIB, &self.calib)?];
         keyspace.announced = true;
         keyspace.run = self.run_config()?;
-        keyspace.auto_open_runs = false;
         keyspace.fragment_bytes_max = keyspace.fragment_bytes_max.max(self.fragment_bytes);
         keyspace.check()?;
         Ok(keyspace)

@@ -123,7 +123,7 @@ mod tests {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("forebay-display-{}-{number}", std::process::id()));
-        let keyspace = Keyspace::events("shown", payloads.len() as u32 + 1);
+        let keyspace = Keyspace::events("shown", payloads.len() as u32 + 1).opening_runs();
         let store = Store::create(&dir, &keyspace, Config { hot_bytes: 16 << 20, ..Config::default() }).unwrap();
         for (source, payload) in payloads.iter().enumerate() {
             let key = store.schema().key(&[1, 42, source as u64]).unwrap();

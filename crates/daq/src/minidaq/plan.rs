@@ -187,7 +187,6 @@ impl Plan {
         let keyspace = Keyspace {
             schema: self.schema.clone(),
             run: self.run_config()?,
-            auto_open_runs: false,
             streams: vec![STREAM.to_owned()],
             fragment_bytes_max: usize::try_from(self.fragment_bytes()).unwrap_or(usize::MAX).max(header),
             ..Keyspace::events("trigger-records", self.links + 1)

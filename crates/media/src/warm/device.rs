@@ -55,6 +55,12 @@ pub trait Device: Send + Sync {
     /// Makes the directory's names durable.
     fn sync_names(&self) -> io::Result<()>;
 
+    /// What became of its name, for people, where what is open is not there any more, or something else is; `None` as long as
+    /// all is well.
+    fn gone(&self) -> Option<String> {
+        None
+    }
+
     /// A store that opened it is done with it and has nothing under way: others may have it, also while handles are left.
     fn let_go(&self) {}
 

@@ -13,6 +13,7 @@ use super::files::Files;
 use super::pwrite::PwriteQueue;
 use super::uring::UringQueue;
 use crate::locked::Locked;
+use crate::named::Named;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -43,6 +44,7 @@ pub enum IoMethod {
 /// A directory of preallocated files.
 pub struct DirectoryDevice {
     files: Arc<Files>,
+    named: Named,
     uring: bool,
     refused: Vec<String>,
 }
@@ -91,7 +93,7 @@ impl DirectoryDevice {
         };
         // After the lock and the first write: nobody else is at work in the directory.
         chosen.remove_unfinished()?;
-        Ok(DirectoryDevice { files: chosen, uring, refused })
+        Ok(DirectoryDevice { files: chosen, named: Named::of(path, dir), uring, refused })
     }
 
     /// What was asked for and refused, for people: which way, and what the system said.
@@ -103,6 +105,10 @@ impl DirectoryDevice {
 impl Device for DirectoryDevice {
     fn name(&self) -> String {
         self.files.path().display().to_string()
+    }
+
+    fn gone(&self) -> Option<String> {
+        self.named.gone()
     }
 
     fn let_go(&self) {

@@ -4,7 +4,7 @@ use crate::scene::{RUN, SOURCES, Scene, archive_in, config, options};
 use bytes::Bytes;
 use forebay_core::{ClaimRequest, Filling, Kind, MovedStore, Result};
 use forebay_dataset::storage::{self, Condition, Part, Put, Storage, Tag, Traffic};
-use forebay_mover::{Archive, Contents, Manifest, ManifestObject, Moved, News};
+use forebay_mover::{Archive, Contents, Manifest, ManifestObject, Moved, MoverOptions, News, audit};
 use forebay_store::{Config, Store};
 use forebay_testkit::TempDir;
 use std::fs;
@@ -270,7 +270,8 @@ fn what_the_manifest_names_and_the_store_does_not_have_is_not_proved() {
     let archive = scene.archive();
     scene.accept(0..40, &["physics"]);
     scene.settle();
-    let request = ClaimRequest { device: None, move_after: Duration::ZERO, duration: Duration::from_secs(60) };
+    let request =
+        ClaimRequest { move_after: Duration::ZERO, duration: Duration::from_secs(60), ..ClaimRequest::default() };
     let claim = scene.store.claim(&request).unwrap().unwrap();
     scene.store.give_back(&claim.token).unwrap();
     let path = scene.dir.path().join(format!("archive/run-{RUN}"));
@@ -297,5 +298,53 @@ fn what_the_manifest_names_and_the_store_does_not_have_is_not_proved() {
         let error = scene.mover(&archive, options()).round().unwrap_err();
         assert!(error.kind() == Kind::Corrupt && error.message().contains("nothing of it is proved"), "{error}");
         assert_eq!(scene.store.ledger(RUN).unwrap().in_custody.events, 0);
+    }
+}
+
+#[test]
+fn a_store_remembers_which_archive_its_events_are_in() {
+    for warm in [true, false] {
+        let (first, second) = (TempDir::new(), TempDir::new());
+        let (first, second) = (archive_in(first.path()), archive_in(second.path()));
+        let scene = Scene::new(warm);
+        scene.accept(0..10, &["physics"]);
+        assert_eq!(moved(&scene, &first).0.proved, 10);
+        scene.accept(10..20, &["physics"]);
+        scene.store.close().unwrap();
+
+        // Also in the next life: a mover with another place, such as one with a slip in its address, gets nothing.
+        let dir = scene.dir;
+        let config = config(&dir, warm);
+        let scene = Scene { store: Store::open(&dir.path().join("store"), config).unwrap(), dir };
+        let refused = scene.mover(&second, options()).run(true, &mut |_, _| {}).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Conflict, "{refused}");
+        assert!(refused.message().contains("--another-archive"), "{refused}");
+        assert!(second.runs().unwrap().is_empty());
+        assert_eq!(scene.store.ledger(RUN).unwrap().live.accepted.events, if warm { 20 } else { 10 });
+
+        // Meant: from then on the first one is the other.
+        let meant = MoverOptions { another_archive: true, ..options() };
+        assert_eq!(scene.mover(&second, meant).run(true, &mut |_, _| {}).unwrap().proved, 10);
+        let refused = scene.mover(&first, options()).run(true, &mut |_, _| {}).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Conflict, "{refused}");
+        assert_eq!(scene.store.stats().archive, Some(second.identity().unwrap().unwrap().id));
+        scene.store.close().unwrap();
+    }
+}
+
+#[test]
+fn an_audit_counts_nothing_that_another_store_archived() {
+    for warm in [true, false] {
+        let (lost, place) = (TempDir::new(), TempDir::new());
+        let (lost, archive) = (archive_in(lost.path()), archive_in(place.path()));
+        let (scene, other) = (Scene::new(warm), Scene::new(warm));
+        scene.accept(0..20, &["physics"]);
+        other.accept(0..20, &["physics"]);
+        // The same events of the same run; those of the first store are in an archive that is gone.
+        assert_eq!((moved(&scene, &lost).0.proved, moved(&other, &archive).0.proved), (20, 20));
+        let found = |scene: &Scene, archive| audit(archive, &scene.store, RUN, &mut |_, _| {}).unwrap().problems;
+        assert_eq!((found(&scene, &lost).len(), found(&other, &archive).len()), (0, 0));
+        let missing = found(&scene, &archive);
+        assert!(missing.iter().any(|what| what.contains("the archive has 0 with 0")), "{missing:?}");
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Scene {
 
 pub(crate) fn keyspace() -> Keyspace {
     let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
-    let mut keyspace = Keyspace { attributes, ..Keyspace::events("events", SOURCES as u32) };
+    let mut keyspace = Keyspace { attributes, ..Keyspace::events("events", SOURCES as u32).opening_runs() };
     keyspace.run.completeness = Completeness::Count(SOURCES as u32);
     keyspace.stages = vec!["first".to_owned(), "second".to_owned()];
     keyspace.deliveries_max = 1;

@@ -14,7 +14,7 @@ pub(crate) use text::CONTENT_TYPE;
 use crate::keyspaces::Keyspaces;
 use crate::metrics::{ENDED, Metrics, REFUSED};
 use crate::shared::{Phase, Shared};
-use forebay_core::{Call, Kind, Result, ServedStore};
+use forebay_core::{Call, Error, InhibitClass, Kind, Result, ServedStore};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl<S: ServedStore> Scraper<S> {
     /// `Internal` where it cannot be written as text; those of the stores.
     pub(crate) fn page(&self, shared: &Shared) -> Result<String> {
         let mut page = Page::default();
-        server(&mut page, shared);
+        server(&mut page, shared, is_ready(shared) && self.ready().is_ok());
         calls(&mut page, &shared.metrics);
         connections(&mut page, shared);
         process::add(&mut page);
@@ -83,9 +83,24 @@ impl<S: ServedStore> Scraper<S> {
         };
         Ok(json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "ready": is_ready(shared),
+            "ready": is_ready(shared) && self.ready().is_ok(),
             "keyspaces": self.keyspaces.stores().map(keyspace).collect::<Result<serde_json::Map<_, _>>>()?,
         }))
+    }
+}
+
+impl<S: ServedStore> Scraper<S> {
+    /// One word where all stores can be put to.
+    ///
+    /// # Errors
+    /// What of a store is gone; those of the stores.
+    pub(crate) fn ready(&self) -> Result<String> {
+        for (name, store) in self.keyspaces.stores() {
+            if let Some(gone) = store.stats()?.inhibit.filter(|inhibit| inhibit.class == InhibitClass::StoreGone) {
+                return Err(Error::unavailable(format!("{name}: {}", gone.cause)));
+            }
+        }
+        Ok("ready\n".to_owned())
     }
 }
 
@@ -94,11 +109,11 @@ pub(crate) fn is_ready(shared: &Shared) -> bool {
     shared.phase() == Phase::Ready
 }
 
-fn server(page: &mut Page, shared: &Shared) {
+fn server(page: &mut Page, shared: &Shared, is_ready: bool) {
     let help = "Always 1; the version is its label.";
     page.gauge("forebay_build_info", help, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    let help = "1 while the server takes requests, 0 while it stops.";
-    page.gauge("forebay_ready", help, &[], f64::from(u8::from(is_ready(shared))));
+    let help = "1 while the server takes requests, 0 while it stops, or while a store's files are gone.";
+    page.gauge("forebay_ready", help, &[], f64::from(u8::from(is_ready)));
     if let Some(certificates) = shared.certificates() {
         let help = "When the server's certificate, or one between it and its CA, expires, in seconds since 1970.";
         page.gauge("forebay_certificate_expires_timestamp_seconds", help, &[], certificates.expires() as f64);

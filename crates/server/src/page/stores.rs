@@ -109,8 +109,10 @@ fn events(page: &mut Page, keyspace: &str, stages: &[String], stats: &Stats) {
     page.gauge("forebay_held_events", "Events held back from delivery.", &[name], stats.held as f64);
     page.gauge("forebay_decided_events", "Events in the memory of the decided.", &[name], stats.decided_events as f64);
     page.gauge("forebay_leases", "Leases that are out.", &[name], stats.leases as f64);
-    for (reason, count) in [("silent", stats.workers_silent), ("held_too_long", stats.held_too_long)] {
-        let help = "Leases that ended because their holder went silent or held them too long.";
+    let ended =
+        [("failed", stats.workers_failed), ("silent", stats.workers_silent), ("held_too_long", stats.held_too_long)];
+    for (reason, count) in ended {
+        let help = "Leases that ended because their holder failed, went silent or held them too long.";
         page.counter("forebay_leases_expired_total", help, &[name, ("reason", reason)], count as f64);
     }
     page.gauge("forebay_debug_conflicts", "Conflicting copies kept.", &[name], stats.debug.conflicts as f64);

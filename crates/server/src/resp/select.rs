@@ -198,7 +198,7 @@ fn held<S: ServedStore>(store: &S, command: Command<'_>) -> Result<(Primary, Tok
 }
 
 /// FB.ACCEPT primary token stream [stream …] | FB.REJECT primary token | FB.REQUEUE primary token |
-/// FB.PASS primary token stage
+/// FB.FAIL primary token reason | FB.PASS primary token stage
 pub(super) fn decide<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
@@ -209,6 +209,7 @@ pub(super) fn decide<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_
         }
         b"FB.PASS" => WireJudgement::Pass(keys::utf8(command.part(3))?.to_owned()),
         b"FB.REQUEUE" => WireJudgement::Requeue,
+        b"FB.FAIL" => WireJudgement::Fail(keys::utf8(command.part(3))?.to_owned()),
         _ => WireJudgement::Reject,
     };
     judge(store, &WireVerdict { primary, token, judgement, results: Vec::new() }, &[])?;

@@ -158,6 +158,7 @@ commands! {
     "fb.accept" Accept -3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Keeps a leased event: primary token stream [stream ...]";
     "fb.reject" Reject 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Drops a leased event: primary token";
     "fb.requeue" Requeue 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Gives a leased event back unharmed: primary token";
+    "fb.fail" Fail 4 Thread Some(Call::Verdict), NO_KEY, select::decide, "Gives a leased event back because processing it failed: primary token reason";
     "fb.pass" Pass 4 Thread Some(Call::Verdict), NO_KEY, select::decide, "Hands a leased event to a later stage: primary token stage";
     "fb.extend" Extend 4 Loop Some(Call::Extend), NO_KEY, select::extend, "Lets a lease end so long from now: primary token milliseconds";
     "fb.event" Event -2 Data Some(Call::GetEvent), NO_KEY, select::event, "Returns an event: primary [SOURCES NONE|ALL|source ...]";

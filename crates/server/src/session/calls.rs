@@ -411,6 +411,7 @@ pub(crate) fn judge<S: ServedStore>(store: &S, verdict: &WireVerdict, results: &
         }
         WireJudgement::Reject => executor.reject(primary, token),
         WireJudgement::Requeue => executor.requeue(primary, token),
+        WireJudgement::Fail(reason) => executor.fail(primary, token, reason),
         WireJudgement::Pass(stage) => executor.pass(primary, token, stage, results),
     }
 }

@@ -200,9 +200,9 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, token: &str, contr
             let bounds = Bounds::new(schema, &bounds)?;
             json(store.release_range(&bounds, stream.as_deref(), after.as_ref())?)
         }
-        Control::Claim { device, move_after_ms, ms } => {
+        Control::Claim { device, move_after_ms, ms, archive, another } => {
             let (move_after, duration) = (Duration::from_millis(move_after_ms), Duration::from_millis(ms));
-            json(store.claim(&ClaimRequest { device, move_after, duration })?)
+            json(store.claim(&ClaimRequest { device, move_after, duration, archive, another })?)
         }
         Control::Claimed { token, after } => json(store.claimed(&token, after)?),
         Control::ExtendClaim { token, ms } => json(store.extend_claim(&token, Duration::from_millis(ms))?),

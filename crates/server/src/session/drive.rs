@@ -168,7 +168,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("forebay-drive-{}", std::process::id()));
         std::fs::remove_dir_all(&dir).ok();
         let config = Config { hot_bytes: 4 << 20, segment_bytes: Some(64 << 10), ..Config::default() };
-        let store = Store::create(&dir, &Keyspace::events("drive", 1), config).unwrap();
+        let store = Store::create(&dir, &Keyspace::events("drive", 1).opening_runs(), config).unwrap();
         let (window_bytes, token, keyspace) = (64 << 10, Vec::new(), String::new());
         let hello = Hello { features: 0, window_bytes, token, keyspace, name: "drive".to_owned() }.encode().unwrap();
         let hello =

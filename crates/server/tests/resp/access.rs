@@ -23,7 +23,7 @@ fn guarded(limits: Limits) -> Bed {
         token("readout", READOUT, &[("a", &[Right::Write]), ("b", &[Right::Write, Right::Read])]),
     ];
     let server = ServerConfig { tokens, limits, ..ServerConfig::default() };
-    Bed::serving(&[Keyspace::events("a", 1), Keyspace::events("b", 1)], config(), server)
+    Bed::serving(&[Keyspace::events("a", 1).opening_runs(), Keyspace::events("b", 1).opening_runs()], config(), server)
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn redis_cli_over_tls_and_with_a_token() {
         tokens: vec![token("operator", OPERATOR, &[("*", &Right::ALL)])],
         ..ServerConfig::default()
     };
-    let bed = Bed::serving(&[Keyspace::events("a", 1)], config(), server);
+    let bed = Bed::serving(&[Keyspace::events("a", 1).opening_runs()], config(), server);
     let mut endpoints = bed.server.as_ref().unwrap().endpoints();
     let port = endpoints.find_map(|(protocol, endpoint)| match (protocol, endpoint) {
         (Protocol::Resp, Endpoint::Tls(address)) => Some(address.port()),

@@ -35,7 +35,7 @@ pub(crate) fn config() -> Config {
 impl Bed {
     /// Events of one fragment each.
     pub(crate) fn new() -> Bed {
-        Bed::with(&[Keyspace::events("data", 1)], config(), Limits::default())
+        Bed::with(&[Keyspace::events("data", 1).opening_runs()], config(), Limits::default())
     }
 
     /// These keyspaces; the store of the first is at hand.

@@ -26,7 +26,11 @@ fn cli(bed: &Bed, options: &[&str], words: &[&str]) -> String {
 
 #[test]
 fn redis_cli_in_both_protocols() {
-    let bed = Bed::with(&[Keyspace::events("data", 2), Keyspace::events("more", 1)], config(), Limits::default());
+    let bed = Bed::with(
+        &[Keyspace::events("data", 2).opening_runs(), Keyspace::events("more", 1).opening_runs()],
+        config(),
+        Limits::default(),
+    );
     for options in [&["-2"][..], &["-3"]] {
         let ask = |words: &str| cli(&bed, options, &words.split(' ').collect::<Vec<_>>());
         assert_eq!(ask("PING"), "PONG");
@@ -139,9 +143,9 @@ fn python_path() -> PathBuf {
 
 #[test]
 fn redis_py_in_both_protocols() {
-    let mut keyspace = Keyspace::events("data", 2);
+    let mut keyspace = Keyspace::events("data", 2).opening_runs();
     keyspace.run.complete_within = std::time::Duration::from_secs(60);
-    let bed = Bed::with(&[keyspace, Keyspace::events("more", 1)], config(), Limits::default());
+    let bed = Bed::with(&[keyspace, Keyspace::events("more", 1).opening_runs()], config(), Limits::default());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("resp/client.py");
     for (run_number, protocol) in [("1", "2"), ("2", "3")] {
         let mut command = Command::new("python3");
@@ -163,7 +167,7 @@ fn the_documented_script_operates_a_store() {
         (std::fs::read_to_string(&script).unwrap(), std::fs::read_to_string(docs.join("resp.md")).unwrap());
     assert!(page.contains(&format!("```python\n{text}```\n")), "docs/resp.md shows another text than docs/resp.py");
 
-    let mut keyspace = Keyspace::events("data", 2);
+    let mut keyspace = Keyspace::events("data", 2).opening_runs();
     keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
     keyspace.run.complete_within = std::time::Duration::from_secs(3600);
     let bed = Bed::with(&[keyspace], config(), Limits::default());

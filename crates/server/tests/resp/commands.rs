@@ -108,7 +108,7 @@ fn an_unknown_command_is_told_as_redis_does() {
 
 #[test]
 fn a_range_goes_on_behind_a_key() {
-    let bed = Bed::with(&[Keyspace::events("data", 3)], config(), Limits::default());
+    let bed = Bed::with(&[Keyspace::events("data", 3).opening_runs()], config(), Limits::default());
     let mut wire = bed.tcp();
     for event in 0..40 {
         for source in 0..3 {
@@ -125,7 +125,11 @@ fn a_range_goes_on_behind_a_key() {
 
 #[test]
 fn keyspaces_are_selected_by_number_and_by_name() {
-    let bed = Bed::with(&[Keyspace::events("a", 1), Keyspace::events("b", 1)], config(), Limits::default());
+    let bed = Bed::with(
+        &[Keyspace::events("a", 1).opening_runs(), Keyspace::events("b", 1).opening_runs()],
+        config(),
+        Limits::default(),
+    );
     let mut wire = bed.tcp();
     assert_eq!(wire.ask("SET 1/1/1 first"), "OK");
     assert_eq!(wire.ask("SELECT 1"), "OK");
@@ -169,7 +173,7 @@ fn a_full_store_says_so_and_takes_more_once_there_is_room() {
         put_deadline: Duration::from_secs(3),
         ..config()
     };
-    let bed = Bed::with(&[Keyspace::events("data", 1)], config, Limits::default());
+    let bed = Bed::with(&[Keyspace::events("data", 1).opening_runs()], config, Limits::default());
     let (mut wire, mut other) = (bed.tcp(), bed.unix());
     for (from, value) in [(0, "x".repeat(50_000)), (1000, "y".repeat(1000))] {
         let mut event = from;

@@ -7,7 +7,7 @@ use forebay_store::{OpenEvent, PutOptions};
 use std::time::{Duration, Instant};
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("data", 2);
+    let mut keyspace = Keyspace::events("data", 2).opening_runs();
     keyspace.stages = vec!["fast".to_owned(), "final".to_owned()];
     keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
     keyspace.run.complete_within = Duration::from_secs(60);
@@ -54,6 +54,11 @@ fn an_event_goes_through_its_stages() {
     assert_eq!(wire.ask(&format!("FB.REQUEUE 7/1 {token}")), "OK");
     assert!(wire.ask(&format!("FB.EXTEND 7/1 {token} 30000")).starts_with("-FENCED "));
     let token = lease(&mut wire, "FB.GETANY SOURCES NONE", "fast", "");
+    assert_eq!(wire.ask_parts(&["FB.FAIL", "7/1", &token, "no tracks"]), "OK");
+    assert!(wire.ask_parts(&["FB.FAIL", "7/1", &token, "no tracks"]).starts_with("-FENCED "));
+    let again = wire.ask("FB.GETANY SOURCES NONE");
+    assert!(again.contains("delivery: :2"), "{again}");
+    let token = again.split("token: ").nth(1).unwrap().split(',').next().unwrap();
     assert_eq!(wire.ask(&format!("FB.PASS 7/1 {token} final")), "OK");
     assert_eq!(wire.ask("FB.GETANY"), "[]");
     let token = lease(&mut wire, "FB.GETANY STAGE final", "final", "1: one, 2: two");
@@ -87,6 +92,23 @@ fn an_event_goes_through_its_stages() {
     assert_eq!(wire.ask("FB.RUN LIST"), "{7: closed}");
     assert_eq!(wire.ask_parts(&["FB.RUN", "OPEN", "8", "complete_within_ms = 900\ncount = 3"]), "OK");
     assert!(wire.ask_parts(&["FB.RUN", "OPEN", "8", "complete_within_ms = 900\ncount = 4"]).starts_with("-CONFLICT "));
+}
+
+#[test]
+fn a_lost_connection_ends_no_lease() {
+    let bed = bed();
+    let mut worker = bed.tcp();
+    assert_eq!([worker.ask("SET 7/1/1 one"), worker.ask("SET 7/1/2 two")], ["OK", "OK"]);
+    let answer = worker.ask("FB.GETANY LEASE 600000 SOURCES NONE");
+    let token = answer.split("token, ").nth(1).unwrap().split(',').next().unwrap().to_owned();
+    drop(worker);
+    let mut other = bed.unix();
+    // A round of maintenance, and all of the server's turns, later.
+    for _ in 0..3 {
+        bed.store.tick();
+        assert_eq!(other.ask("FB.GETANY"), "[]");
+    }
+    assert_eq!(other.ask(&format!("FB.ACCEPT 7/1 {token} physics")), "OK");
 }
 
 #[test]
@@ -147,7 +169,7 @@ fn everything_works_with_all_data_on_a_device() {
     config.warm = vec![forebay_store::WarmDevice::directory(&dir, 64 << 20)];
     (config.container_bytes, config.device_log_bytes) = (8 << 20, 1 << 20);
     (config.demote_high, config.demote_low) = (0.01, 0.0);
-    let bed = Bed::with(&[Keyspace::events("data", 1)], config, Limits::default());
+    let bed = Bed::with(&[Keyspace::events("data", 1).opening_runs()], config, Limits::default());
     let mut wire = bed.tcp();
     let value = |event: usize| format!("{event:0>9000}");
     for event in 0..40 {

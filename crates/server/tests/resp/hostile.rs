@@ -36,7 +36,7 @@ fn rubbish_ends_only_its_connection() {
 #[test]
 fn values_that_never_come_give_their_place_back() {
     let limits = Limits { frame_deadline: Duration::from_millis(400), ..Limits::default() };
-    let bed = Bed::with(&[Keyspace::events("data", 1)], config(), limits);
+    let bed = Bed::with(&[Keyspace::events("data", 1).opening_runs()], config(), limits);
     let mut wires: Vec<_> = (0..8).map(|_| bed.tcp()).collect();
     for (at, wire) in wires.iter_mut().enumerate() {
         wire.send(format!("*3\r\n$3\r\nSET\r\n$5\r\n1/{at}/1\r\n$3000000\r\nxyz").as_bytes());
@@ -59,7 +59,7 @@ fn values_that_never_come_give_their_place_back() {
 #[test]
 fn requests_under_way_share_their_memory() {
     let limits = Limits { window_bytes: 4 << 20, memory_bytes_max: 5_000_000, ..Limits::default() };
-    let bed = Bed::with(&[Keyspace::events("data", 1)], config(), limits);
+    let bed = Bed::with(&[Keyspace::events("data", 1).opening_runs()], config(), limits);
     let mut wires: Vec<_> = (0..4).map(|_| bed.tcp()).collect();
     for (at, wire) in wires.iter_mut().enumerate() {
         wire.send(format!("*3\r\n$3\r\nSET\r\n$5\r\n1/{at}/1\r\n$2000000\r\n").as_bytes());
@@ -81,7 +81,7 @@ fn requests_under_way_share_their_memory() {
 #[test]
 fn a_reader_that_takes_its_time_gets_everything() {
     let limits = Limits { window_bytes: 1 << 20, frame_deadline: Duration::from_secs(2), ..Limits::default() };
-    let bed = Bed::with(&[Keyspace::events("data", 1)], config(), limits);
+    let bed = Bed::with(&[Keyspace::events("data", 1).opening_runs()], config(), limits);
     let mut wire = bed.unix();
     assert_eq!(wire.ask_parts(&["SET", "1/1/1", &"x".repeat(300_000)]), "OK");
     wire.send(&request(&["GET", "1/1/1"]).repeat(60));

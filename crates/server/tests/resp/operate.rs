@@ -6,7 +6,7 @@ use forebay_server::Limits;
 use std::time::Duration;
 
 fn bed() -> Bed {
-    let mut keyspace = Keyspace::events("data", 2);
+    let mut keyspace = Keyspace::events("data", 2).opening_runs();
     keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
     keyspace.announced = true;
     keyspace.run.complete_within = Duration::from_secs(3600);
@@ -110,7 +110,7 @@ fn the_debug_stream_is_listed_and_replayed() {
 
 #[test]
 fn declared_streams_take_events_and_are_released_by_name() {
-    let mut keyspace = Keyspace::events("data", 1);
+    let mut keyspace = Keyspace::events("data", 1).opening_runs();
     keyspace.streams = (0..255).map(|stream| format!("stream-{stream}")).collect();
     let bed = Bed::with(&[keyspace], config(), Limits::default());
     let mut wire = bed.tcp();

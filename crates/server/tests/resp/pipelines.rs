@@ -84,7 +84,7 @@ fn thousands_of_commands_are_answered_in_order() {
 #[test]
 fn large_values_come_and_go_unchanged() {
     let config = forebay_store::Config { hot_bytes: 320 << 20, segment_bytes: Some(16 << 20), ..config() };
-    let bed = Bed::with(&[Keyspace::events("data", 1)], config, Limits::default());
+    let bed = Bed::with(&[Keyspace::events("data", 1).opening_runs()], config, Limits::default());
     for (event, mut wire) in [bed.tcp(), bed.unix()].into_iter().enumerate() {
         let value: Vec<u8> = (0..12_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let key = format!("1/{event}/0");

@@ -28,7 +28,8 @@ impl Scene {
         let config = RingConfig { hot_bytes: 8 << 20, segment_bytes: Some(64 << 10), ..RingConfig::default() };
         let ring = Ring::create(&dir.join("ring"), &keyspace, config).unwrap();
         let store =
-            Store::create(&dir.join("store"), &Keyspace::events("data", 1), crate::resp::bed::config()).unwrap();
+            Store::create(&dir.join("store"), &Keyspace::events("data", 1).opening_runs(), crate::resp::bed::config())
+                .unwrap();
         let resp = vec![Endpoint::Tcp("127.0.0.1:0".parse().unwrap())];
         let config = ServerConfig { resp, threads: 1, limits, ..ServerConfig::default() };
         let server = Server::start([Served::from(store), Served::from(ring.clone())], config).unwrap();

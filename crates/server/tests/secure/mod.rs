@@ -42,7 +42,7 @@ impl Temp {
     /// A small store with a keyspace of this name.
     fn store(&self, name: &str) -> Store {
         let config = Config { hot_bytes: 4 << 20, segment_bytes: Some(64 << 10), ..Config::default() };
-        Store::create(&self.path.join(name), &Keyspace::events(name, 1), config).unwrap()
+        Store::create(&self.path.join(name), &Keyspace::events(name, 1).opening_runs(), config).unwrap()
     }
 
     /// A server for one store, where it listens at first.

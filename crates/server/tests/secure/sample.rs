@@ -106,7 +106,11 @@ fn a_ring_is_made_of_the_sample_of_its_keyspace() {
 fn a_check_finds_what_a_start_would_refuse() {
     let dir = std::env::temp_dir().join(format!("forebay-check-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    std::fs::write(dir.join("events.toml"), forebay_core::Keyspace::events("events", 2).to_toml().unwrap()).unwrap();
+    std::fs::write(
+        dir.join("events.toml"),
+        forebay_core::Keyspace::events("events", 2).opening_runs().to_toml().unwrap(),
+    )
+    .unwrap();
     std::fs::write(dir.join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
     std::fs::set_permissions(dir.join("secret"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let check = |rights: &str, twice: bool| {

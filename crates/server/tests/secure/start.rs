@@ -93,6 +93,7 @@ fn a_store_is_made_at_the_first_start_and_opened_at_every_other() {
     keyspace(&temp, CREATE).name().unwrap();
     let store = keyspace(&temp, CREATE).open().unwrap();
     assert_eq!(store.keyspace().name, "made");
+    store.run_open(1, &store.keyspace().run).unwrap();
     let put = store.put(&store.schema().key(&[1, 42, 0]).unwrap(), b"kept", &PutOptions::default()).unwrap();
     assert_eq!(put, PutOutcome::Stored);
     store.close().unwrap();

@@ -54,7 +54,7 @@ impl Scene {
         let dir = std::env::temp_dir().join(format!("forebay-session-{}-{number}", std::process::id()));
         std::fs::remove_dir_all(&dir).ok();
         std::fs::create_dir_all(&dir).unwrap();
-        let mut keyspace = Keyspace::events("session", 2);
+        let mut keyspace = Keyspace::events("session", 2).opening_runs();
         keyspace.run.complete_within = Duration::from_secs(3600);
         let mut config = Config {
             hot_bytes: 8 << 20,

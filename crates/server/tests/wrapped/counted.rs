@@ -110,7 +110,7 @@ macro_rules! pass {
 
 /// Every call that a server makes of a store.
 pub(crate) const CALLS: &str = "
-    lease_get extend accept_into reject pass requeue
+    lease_get extend accept_into reject pass requeue fail
     put get get_event range update remove remove_event remove_range open_event seal release get_any lease
     run_open run_stop run_close runs ledger stats producer
     events update_attributes replay outputs why run_pause run_resume run_summary ledger_by sources mask unmask prescale hold release_hold
@@ -130,6 +130,7 @@ impl LeaseHolder for Counted {
         fn reject(&self, primary: &Primary, token: &Token) -> Result<()>;
         fn pass(&self, primary: &Primary, token: &Token, stage: &str, results: &[ResultFragment<'_>]) -> Result<()>;
         fn requeue(&self, primary: &Primary, token: &Token) -> Result<()>;
+        fn fail(&self, primary: &Primary, token: &Token, reason: &str) -> Result<()>;
     }
 }
 

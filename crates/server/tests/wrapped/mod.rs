@@ -32,7 +32,7 @@ impl Scene {
         let dir = std::env::temp_dir().join(format!("forebay-wrapped-{}", std::process::id()));
         std::fs::remove_dir_all(&dir).ok();
         std::fs::create_dir_all(&dir).unwrap();
-        let mut keyspace = Keyspace::events("wrapped", 2);
+        let mut keyspace = Keyspace::events("wrapped", 2).opening_runs();
         keyspace.run.complete_within = Duration::from_secs(3600);
         keyspace.stages = ["fast", "final"].map(str::to_owned).into();
         keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
@@ -142,6 +142,7 @@ fn select(scene: &Scene, client: &Client) {
     lease.pass("final", &[]).unwrap();
     let lease = client.lease(&primary(2), None).unwrap().unwrap();
     lease.requeue().unwrap();
+    client.lease(&primary(2), None).unwrap().unwrap().fail("no tracks").unwrap();
     client.lease(&primary(2), None).unwrap().unwrap().accept(&["physics"]).unwrap();
     assert_eq!(scene.of("accept_into"), 1);
     client.outputs(&primary(2)).unwrap().unwrap();

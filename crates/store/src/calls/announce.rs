@@ -35,7 +35,7 @@ impl Store {
         loop {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
-                Err(Again::UnknownRun(run)) => engine.begin_run(run, run_opens)?,
+                Err(Again::UnknownRun(run)) => engine.begin_run(run, primary.as_bytes(), run_opens)?,
                 Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
                     // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 fn store() -> Store {
     let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
-    Store::create_on(SimMedium::new(config.hot_bytes), &Keyspace::events("closing", 4), config).unwrap()
+    Store::create_on(SimMedium::new(config.hot_bytes), &Keyspace::events("closing", 4).opening_runs(), config).unwrap()
 }
 
 /// A put that has written its record and waits for the lock is in flight: a close must wait for it.
@@ -19,7 +19,7 @@ fn a_put_lets_go_of_its_record_after_it_has_the_lock() {
     let store = store();
     let engine = store.engine();
     let key = store.schema().key(&[1, 1, 0]).unwrap();
-    engine.open_unknown_run(1).unwrap();
+    engine.open_unknown_run(1, b"").unwrap();
     let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, Size::of(100), &PutOptions::default()) else {
         panic!("the key is free");
     };
@@ -70,7 +70,7 @@ fn a_close_that_a_call_outlasts_says_so() {
     let store = store();
     let engine = store.engine();
     let key = store.schema().key(&[1, 1, 0]).unwrap();
-    engine.open_unknown_run(1).unwrap();
+    engine.open_unknown_run(1, b"").unwrap();
     let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, Size::of(100), &PutOptions::default()) else {
         panic!("the key is free");
     };

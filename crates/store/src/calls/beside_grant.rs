@@ -11,7 +11,9 @@ use std::sync::Arc;
 /// A store that leads all events of a run, of which another node holds source 1.
 fn store() -> Store {
     let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
-    let store = Store::create_on(SimMedium::new(config.hot_bytes), &Keyspace::events("granted", 4), config).unwrap();
+    let store =
+        Store::create_on(SimMedium::new(config.hot_bytes), &Keyspace::events("granted", 4).opening_runs(), config)
+            .unwrap();
     let node = |id: u16, holds, state| Node {
         id,
         name: format!("n{id}"),

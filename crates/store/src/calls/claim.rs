@@ -5,17 +5,19 @@
 //!                                   batch: in memory                                     batch: event after event is released
 //! ```
 //!
-//! *Invariants*: a container is closed when it is claimed: nothing that was not listed can come into it. Nothing of a batch is
+//! *Invariants*: the store says durably which archive its proofs are in; a container is closed when it is claimed: nothing that was not listed can come into it. Nothing of a batch is
 //! released that does not have the content of when its mover asked for it.
 //!
 //! *Not here*: releases from custody (`levels/custody.rs`).
 
 use super::range::Walk;
+use crate::archive_file;
 use crate::engine::Engine;
 use crate::events::State;
 use crate::placement::{CLAIMS_MAX, Claimed};
 use crate::shards::Shard;
 use crate::{RunState, Store};
+use forebay_core::map::Hex128;
 use forebay_core::mutants::is_planted;
 use forebay_core::{
     Bounds, Claim, ClaimRequest, ClaimedEvent, Error, LiveState, MovedStore, Primary, Result, Source, Token, Unit,
@@ -45,6 +47,7 @@ impl MovedStore for Store {
         if request.duration.is_zero() || request.duration > CLAIM_MAX {
             return Err(Error::invalid(format!("a claim lasts up to {CLAIM_MAX:?}, not {:?}", request.duration)));
         }
+        engine.check_archive(request)?;
         engine.end_old_claims();
         if engine.claims.lock().held.len() >= CLAIMS_MAX {
             return Err(Error::unavailable(format!("{CLAIMS_MAX} movers have claims already")));
@@ -104,10 +107,10 @@ impl MovedStore for Store {
             }
             claims.held.remove(token).ok_or_else(|| fenced(token))?
         };
-        let proved = match &claimed.unit {
+        let proved = engine.remember_archive(claimed.archive).and_then(|()| match &claimed.unit {
             Unit::Container { container, filling, .. } => engine.begin_custody(*container, *filling),
             Unit::Batch => engine.release_batch(&claimed.events, &claimed.seen),
-        };
+        });
         let mut claims = engine.claims.lock();
         match proved {
             Ok(events) => {
@@ -142,6 +145,29 @@ fn fenced(token: &Token) -> Error {
 }
 
 impl Engine {
+    /// A mover of another archive than that of the last proof has the wrong one, or says that it is meant.
+    fn check_archive(&self, request: &ClaimRequest) -> Result<()> {
+        let claims = self.claims.lock();
+        match (&claims.archive, &request.archive) {
+            (Some(known), Some(asked)) if known != asked && !request.another => Err(Error::conflict(format!(
+                "what this store had archived is in archive {known:?}, and this mover writes to archive {asked:?}: bring the first one \
+                 back, or say that the other one is meant (`forebay move --another-archive`)"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next proof is in this archive: durable before anything is released for it.
+    fn remember_archive(&self, archive: Option<Hex128>) -> Result<()> {
+        let known = self.claims.lock().archive;
+        let Some(archive) = archive.filter(|&archive| known != Some(archive)) else { return Ok(()) };
+        if let Some(dir) = &self.life.dir {
+            archive_file::write(dir, archive)?;
+        }
+        self.claims.lock().archive = Some(archive);
+        Ok(())
+    }
+
     /// Claims whose movers were not heard of in time can be claimed by others.
     pub(crate) fn end_old_claims(&self) {
         let now = self.timer().now();
@@ -221,7 +247,8 @@ impl Engine {
         (claims.few_since, claims.after) = (None, last);
         let until = self.deadline_after(request.duration);
         let count = events.len() as u64;
-        let held = Claimed { unit: Unit::Batch, events: Arc::new(events), until, seen: BTreeMap::new() };
+        let archive = request.archive;
+        let held = Claimed { unit: Unit::Batch, archive, events: Arc::new(events), until, seen: BTreeMap::new() };
         claims.held.insert(token, held);
         Ok(Some((token, Unit::Batch, count, bytes)))
     }

@@ -22,6 +22,7 @@ impl Store {
                 let leaf = &shard.events[event];
                 events.push(DebugInfo {
                     primary: shard.events.primary(event),
+                    said: shard.events.lists.failures.get(&event).map(ToString::to_string).unwrap_or_default(),
                     reason: Reason::words(shard.events.lists.reasons.get(&event).copied().unwrap_or_default()).into(),
                     stage: engine.stage_name(leaf.stage()),
                     deliveries: leaf.deliveries(),
@@ -80,6 +81,7 @@ impl Store {
         }
         // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
         shard.events[event].set_deliveries(0);
+        shard.events.lists.failures.remove(&event);
         // Its images say that it is in the debug stream: from here on the log has to say more than they do.
         shard.events.slab.clear_at(event, At::SettledThere);
         shard.leave_custody(event);

@@ -2,6 +2,7 @@
 
 use crate::inhibit::Look;
 use crate::{Marks, MemoryStats, SegmentInfo, Stats, Store};
+use forebay_core::map::Hex128;
 use forebay_media::hot::{CLOSED, FREE, LOG, OPEN};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::sync::atomic::Ordering;
@@ -43,6 +44,7 @@ impl Store {
             events: live,
             leases: engine.events.leases.load(Ordering::Relaxed),
             workers_silent: engine.events.workers_silent.load(Ordering::Relaxed),
+            workers_failed: engine.events.workers_failed.load(Ordering::Relaxed),
             held_too_long: engine.events.held_too_long.load(Ordering::Relaxed),
             decided_events,
             segments_pinned: engine.segments_pinned(),
@@ -58,6 +60,8 @@ impl Store {
             dead_time,
             memory,
             boot: engine.life.boot,
+            stores: vec![Hex128(u128::from_be_bytes(engine.placement.hot.store))],
+            archive: engine.claims.lock().archive,
         }
     }
 

@@ -241,7 +241,7 @@ impl Engine {
             Ok(claim) => claim,
             // Opening a run waits for no device here: the ticket is for puts that ask to be persisted.
             Err(Again::UnknownRun(run)) => {
-                if !self.open_unknown_run(run)? {
+                if !self.open_unknown_run(run, key.as_bytes())? {
                     return Ok(None);
                 }
                 let Ok(claim) = self.try_claim(key, size, options)? else { return Ok(None) };
@@ -271,7 +271,7 @@ impl Engine {
         let mut again = again;
         loop {
             match again {
-                Again::UnknownRun(run) => self.begin_run(run, run_opens)?,
+                Again::UnknownRun(run) => self.begin_run(run, key.as_bytes(), run_opens)?,
                 Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
                     // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
@@ -301,15 +301,22 @@ impl Engine {
         }
     }
 
-    /// Opens the run of a first event, or waits a moment for the node that does. A put that waits for no space waits for its run as
-    /// well ([`RUN_OPENS`]): on one node it opens it.
+    /// Opens the run of a first event, or waits a moment for the node that does, and for as many different fragments as open one.
+    /// A put that waits for no space waits for its run as well ([`RUN_OPENS`]).
     ///
     /// # Errors
-    /// Those of its opening; `Unavailable` past the deadline.
+    /// Those of its opening; past the deadline `Closed` where too little came of it, `Unavailable` where somebody was to open it.
     #[cold]
-    pub(crate) fn begin_run(&self, run: u64, deadline: Instant) -> Result<()> {
-        if self.open_unknown_run(run)? || self.poll(Duration::from_micros(100), deadline) {
+    pub(crate) fn begin_run(&self, run: u64, key: &[u8], deadline: Instant) -> Result<()> {
+        if self.open_unknown_run(run, key)? || self.poll(Duration::from_micros(100), deadline) {
             return Ok(());
+        }
+        if self.life.epoch.load(Ordering::Acquire) == 0 && self.runs.known.lock().iter().all(|known| known.run != run) {
+            return Err(Error::closed(format!(
+                "run {run} is not open: it opens by itself once {} different fragments of it have come within {RUN_OPENS:?} \
+                 (auto_open_after), or by name",
+                self.keyspace.auto_open_after
+            )));
         }
         Err(Error::unavailable(format!(
             "run {run} was not opened in time by its home, or by the map that it begins under"

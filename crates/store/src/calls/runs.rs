@@ -13,7 +13,7 @@ use crate::events::{Mask, Until};
 use crate::inhibit::Balance;
 use crate::limits::RUNS_MAX;
 use crate::placement::{Kept, Ticket};
-use crate::runs::KnownRun;
+use crate::runs::{KnownRun, may_open_itself};
 use crate::{RunState, RunSummary, Store};
 use forebay_core::mutants::is_planted;
 use forebay_core::{Error, Ledger, LiveState, Primary, Result, RunConfig, Signature, Source};
@@ -277,11 +277,17 @@ impl Engine {
     }
 
     /// Opens the run of a first event, or has its home open it; whether it is known now. `false` where that takes a moment.
-    pub(crate) fn open_unknown_run(&self, run: u64) -> Result<bool> {
+    pub(crate) fn open_unknown_run(&self, run: u64, key: &[u8]) -> Result<bool> {
         if !self.keyspace.auto_open_runs {
-            return Err(Error::closed(format!("run {run} is not open; this keyspace wants runs opened by name")));
+            return Err(Error::closed(format!(
+                "run {run} is not open: open it first (`forebay run open`, `FB.RUN OPEN {run}`, `run_open`)"
+            )));
         }
         if run >= self.runs.closed_from.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        may_open_itself(run, &self.runs.known.lock())?;
+        if !self.runs.unknown.comes(run, key, self.keyspace.auto_open_after, self.now_ns()) {
             return Ok(false);
         }
         if self.life.epoch.load(Ordering::Acquire) != 0 {

@@ -6,19 +6,23 @@
 //! ```
 //!
 //! *Invariants*: a delivery is durable before its grant, so that an event on which processes die reaches the debug stream
-//! (tests/crash.rs); an event that a hold covers is never granted (tests/semantics/delivery.rs).
+//! (tests/crash.rs); an event that failed before is granted alone, so that one that breaks its workers costs others one
+//! delivery at most; an event that a hold covers is never granted (both: tests/semantics/delivery.rs).
 //!
 //! *Not here*: what the holder decides (`verdict.rs`).
 
 use crate::engine::{Engine, closed};
-use crate::events::{Flag, LeaseState, List, State};
+use crate::events::{Flag, LeaseState, List, Reason, State};
 use crate::limits::SHARDS;
+use crate::placement::Ticket;
 use crate::shards::Shard;
 use crate::{Fragment, GetAny, SourceStates, Sources, Store};
+use forebay_core::limits::FAILURE_BYTES_MAX;
 use forebay_core::nanoseconds;
 use forebay_core::{
     Attributes, Error, Filter, Held, HeldTogether, Key, Level, LiveState, Order, Primary, Result, Token,
 };
+use forebay_media::bytes::{Decision, DecisionKind};
 use forebay_media::hot::Location;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -212,6 +216,36 @@ impl Store {
         drop(shard);
         engine.events.waiting.notify();
         Ok(())
+    }
+
+    /// Gives a leased event back because processing it failed: ready again at once, one delivery richer; after the last that
+    /// the keyspace allows it is in the debug stream, with this reason. Nothing is decided, so a repeat is fenced.
+    ///
+    /// # Errors
+    /// `Fenced` where the token is not the lease in force, `Full` without space in the log, `Closed`, `OutcomeUnknown` where
+    /// a device does not make it durable.
+    pub fn fail(&self, primary: &Primary, token: &Token, reason: &str) -> Result<()> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        engine.relieve_log();
+        let effects = engine.decisions.effects.begin();
+        let cell = engine.shards.cell_of(primary.as_bytes());
+        let mut shard = cell.lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let event = engine.find(&shard, primary.as_bytes())?.filter(|&event| engine.holds(&shard, event, token));
+        let event = event.ok_or_else(|| engine.fenced(primary, token))?;
+        let ticket = engine.fail_lease(&mut shard, event, Reason::WorkerFailed);
+        if ticket.is_ok() {
+            let kept = &reason[..reason.floor_char_boundary(FAILURE_BYTES_MAX)];
+            shard.events.lists.failures.insert(event, kept.into());
+        }
+        cell.publish_ready(&shard);
+        // Locks and guard go before a wait for devices.
+        drop((shard, effects));
+        engine.events.waiting.notify();
+        engine.explained(ticket).and_then(|ticket| engine.settle(ticket))
     }
 }
 
@@ -433,6 +467,30 @@ impl Engine {
         }
     }
 
+    /// Ends a lease whose delivery counts: the event is ready again, or, after the last delivery that is allowed, in the debug
+    /// stream. On an error it stays leased.
+    pub(crate) fn fail_lease(&self, shard: &mut Shard, event: u32, reason: Reason) -> Result<Ticket> {
+        let mut ticket = Ticket::default();
+        if shard.events[event].deliveries() >= self.keyspace.deliveries_max {
+            let group = self.group_of(shard, event);
+            let record = Decision { detail: reason as u32, ..shard.events.decision(event, DecisionKind::Debug, group) };
+            ticket = self.record(shard, event, &record)?;
+            shard.events.move_to(event, LiveState::Debug);
+            shard.events.lists.reasons.insert(event, reason as u8);
+            self.queue_demotion(shard, event);
+        } else {
+            shard.events.move_to(event, LiveState::Ready);
+        }
+        let counter = match reason {
+            Reason::WorkerFailed => &self.events.workers_failed,
+            Reason::HeldTooLong => &self.events.held_too_long,
+            Reason::WorkerSilent | Reason::ProcessDied => &self.events.workers_silent,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.events.lease_ends();
+        Ok(ticket)
+    }
+
     #[cold]
     pub(crate) fn fenced(&self, primary: &Primary, token: &Token) -> Error {
         let name = self.keyspace.schema.text(primary.as_bytes());
@@ -471,6 +529,13 @@ impl<'a> Round<'a> {
         if !old_enough || wrong_level || !self.engine.matches(shard, event, &self.request.filter) {
             return Ok(false);
         }
+        // One that failed before is suspected to break its worker, which would count for all that the worker has.
+        let suspected = shard.events[event].deliveries() > 0;
+        if suspected && !self.grants.is_empty() {
+            // The next call begins with it: order stays.
+            self.room = false;
+            return Ok(false);
+        }
         if self.engine.keep_back(shard, event) {
             return Ok(false);
         }
@@ -481,6 +546,7 @@ impl<'a> Round<'a> {
         }
         let grant = self.engine.grant(shard, index, event, &self.request.sources, self.request.lease, self.now_ns);
         self.grants.push(grant);
+        self.room = !suspected;
         Ok(true)
     }
 

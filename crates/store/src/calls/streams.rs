@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_full_level_takes_new_choices_until_their_own_space_is_taken() {
-        let mut keyspace = Keyspace::events("choices", 1);
+        let mut keyspace = Keyspace::events("choices", 1).opening_runs();
         keyspace.run.completeness = Completeness::Count(1);
         let segment_bytes = Some(16 << 10);
         let config = Config { hot_bytes: 16 << 20, segment_bytes, maintenance: false, ..Config::default() };

@@ -415,7 +415,7 @@ mod tests {
             ..Config::default()
         };
         let medium = SimMedium::new(config.hot_bytes);
-        let store = Store::create_on(medium, &Keyspace::events("updates", 2), config).unwrap();
+        let store = Store::create_on(medium, &Keyspace::events("updates", 2).opening_runs(), config).unwrap();
         let key = store.schema().key(&[1, 1, 0]).unwrap();
         let persisted = PutOptions { persisted: true, ..PutOptions::default() };
         assert_eq!(store.put(&key, b"first", &persisted).unwrap(), crate::PutOutcome::Stored);

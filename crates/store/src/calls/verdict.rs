@@ -294,6 +294,7 @@ impl Engine {
                 self.offer_decided(&shard, event, "passed");
                 let leaf = &mut shard.events[event];
                 leaf.set_progress(stage, 0);
+                shard.events.lists.failures.remove(&event);
                 // Recovery believes the latest stage and its deliveries, wherever they are noted.
                 self.mark_event(&mut shard, event);
                 self.placement.hot.region.fence();

@@ -8,6 +8,7 @@ use forebay_core::HolderStats;
 use forebay_core::map::Seat;
 use forebay_media::bytes::Superblock;
 use forebay_media::hot::{Kept, KeptBy};
+use forebay_media::named::Named;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,6 +18,10 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Life {
     /// The store's directory; `None` on a simulated medium.
     pub(crate) dir: Option<PathBuf>,
+    /// The region and the keyspace's file, under the names that they were opened by.
+    pub(crate) named: Vec<Named>,
+    /// What does not have its name any more, of these or of the devices, as the last look found it, and when that was.
+    pub(crate) gone: Mutex<(u64, Option<String>)>,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) boot: u32,
     /// Devices that the store was made with.
@@ -39,6 +44,8 @@ pub(crate) struct Life {
 impl Life {
     pub(super) fn new(dir: Option<PathBuf>, superblock: Superblock) -> Life {
         Life {
+            named: Vec::new(),
+            gone: Mutex::default(),
             dir,
             boot: superblock.boot,
             devices: superblock.devices,

@@ -38,6 +38,7 @@ use forebay_core::mutants::is_planted;
 use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, SeededHasher, Signature, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept};
+use forebay_media::named::Named;
 use forebay_media::sync::deadline_after;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -188,6 +189,15 @@ impl Engine {
             }
         }
         self.placement.hot.wait_for_space(class, deadline_after(Duration::ZERO))
+    }
+
+    /// Looks whether the store and its devices still have their names.
+    pub(crate) fn look_at_names(&self) -> Option<String> {
+        let device = || self.placement.level.as_ref()?.warm.present().iter().find_map(|device| device.gone());
+        // Without the lock: a file system may take its time.
+        let gone = self.life.named.iter().find_map(Named::gone).or_else(device);
+        *self.life.gone.lock() = (self.now_ns(), gone.clone());
+        gone
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -14,6 +14,7 @@ pub(crate) struct Events {
     pub(crate) leases: AtomicU64,
     /// Leases that ended by time: without heartbeat, and past `max_hold`.
     pub(crate) workers_silent: AtomicU64,
+    pub(crate) workers_failed: AtomicU64,
     pub(crate) held_too_long: AtomicU64,
     /// Bytes of copies that are kept for a person, because they differ from what was stored first.
     pub(crate) conflict_bytes: AtomicU64,
@@ -26,6 +27,7 @@ impl Events {
             waiting: Waiting::default(),
             leases: AtomicU64::new(0),
             workers_silent: AtomicU64::new(0),
+            workers_failed: AtomicU64::new(0),
             held_too_long: AtomicU64::new(0),
             conflict_bytes: AtomicU64::new(0),
         }

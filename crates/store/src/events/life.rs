@@ -435,6 +435,9 @@ impl ShardEvents {
         if !self.ranks.is_empty() {
             self.ranks.remove(&event);
         }
+        if !self.lists.failures.is_empty() {
+            self.lists.failures.remove(&event);
+        }
     }
 
     /// A record in flight has reported; the last one of an event that is gone frees its place.

@@ -10,6 +10,8 @@ pub(crate) enum Reason {
     HeldTooLong = 2,
     /// Processes died while it was out.
     ProcessDied = 3,
+    /// The last worker said that it failed.
+    WorkerFailed = 4,
 }
 
 impl Reason {
@@ -18,6 +20,7 @@ impl Reason {
             1 => "worker silent",
             2 => "held too long",
             3 => "process died",
+            4 => "worker failed",
             _ => "unknown",
         }
     }

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn classes_have_their_rules_and_masks_their_bounds() {
-        let mut keyspace = Keyspace::events("rules", 1);
+        let mut keyspace = Keyspace::events("rules", 1).opening_runs();
         keyspace.attributes = AttributeSchema::parse(&["class"], &["physics", "calib", "cosmic"]).unwrap();
         let mut config = RunConfig::new(Completeness::Count(5), Duration::from_secs(1));
         config.classes = vec![("calib".to_owned(), Completeness::Count(2))];

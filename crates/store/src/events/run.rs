@@ -339,7 +339,7 @@ mod tests {
     fn a_pause_does_not_count_as_waiting() {
         let plan = RunPlan::new(
             &forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_secs(1)),
-            &forebay_core::Keyspace::events("runs", 1),
+            &forebay_core::Keyspace::events("runs", 1).opening_runs(),
         );
         let mut run = Run::new(1, plan, RunState::Open, 0, false);
         run.enter(RunState::Paused, 100);
@@ -361,7 +361,7 @@ mod tests {
         let within = 1_000_000_000;
         let config =
             forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_nanos(within));
-        let plan = RunPlan::new(&config, &forebay_core::Keyspace::events("runs", 1));
+        let plan = RunPlan::new(&config, &forebay_core::Keyspace::events("runs", 1).opening_runs());
         let mut run = Run::new(1, plan.clone(), RunState::Open, 0, false);
         for (state, at) in
             [(RunState::Paused, 100), (RunState::Open, 200), (RunState::Paused, 300), (RunState::Open, 350)]

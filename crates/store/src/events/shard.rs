@@ -79,6 +79,8 @@ pub(crate) struct Lists {
     pub(crate) debug_bytes: u64,
     /// Why the events of the debug stream went there.
     pub(crate) reasons: FixedMap<u32, u8>,
+    /// What the last worker said that failed on a live event.
+    pub(crate) failures: FixedMap<u32, Box<str>>,
     /// Where foreign events had gone that were accepted, or in the debug stream.
     pub(crate) foreign: FixedMap<u32, Kept>,
     /// Foreign events of which their homes may not know all that is here: by home, and whether they are told at once.
@@ -183,6 +185,7 @@ impl ShardEvents {
                 accepted: List::new(),
                 debug_bytes: 0,
                 reasons: FixedMap::default(),
+                failures: FixedMap::default(),
                 foreign: FixedMap::default(),
                 untold: BTreeMap::new(),
                 known_at_home: FixedMap::default(),

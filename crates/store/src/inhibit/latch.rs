@@ -25,6 +25,8 @@ pub(crate) struct Reading {
     pub(crate) debug_bytes: u64,
     pub(crate) debug_quota: u64,
     pub(crate) warm: Option<WarmFill>,
+    /// What of the store does not have its name any more.
+    pub(crate) gone: Option<String>,
 }
 
 impl Reading {
@@ -73,7 +75,9 @@ impl Latches {
         let hot = self.hot || self.reserves;
         let stalled = reading.warm.as_ref().is_some_and(|warm| warm.stalled.is_some());
         let no_container = reading.warm.as_ref().is_some_and(|warm| warm.free_containers == 0);
-        if stalled && (hot || self.warm) {
+        if reading.gone.is_some() {
+            Some(InhibitClass::StoreGone)
+        } else if stalled && (hot || self.warm) {
             Some(InhibitClass::DeviceStalled)
         } else if self.warm || hot && no_container {
             Some(InhibitClass::WarmFull)
@@ -114,6 +118,7 @@ mod tests {
             debug_bytes: 0,
             debug_quota: 100,
             warm: None,
+            gone: None,
         }
     }
 

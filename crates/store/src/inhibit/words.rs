@@ -44,6 +44,7 @@ impl Words<'_> {
         let of_warm = matches!(class, InhibitClass::DeviceStalled | InhibitClass::WarmFull);
         debug_assert!(!of_warm || reading.warm.is_some(), "{class:?} is charged to a store without a warm level");
         let (scope, cause, owner, mut ends) = match (class, &reading.warm) {
+            (InhibitClass::StoreGone, _) => gone_words(reading.gone.as_deref().unwrap_or_default()),
             (InhibitClass::DebugStream, _) => self.debug_words(reading.debug_quota),
             (InhibitClass::DeviceStalled, Some(warm)) => self.device_words(warm, latches, reading),
             (InhibitClass::WarmFull, Some(warm)) => self.warm_words(warm, latches, reading),
@@ -167,6 +168,12 @@ impl Words<'_> {
         }
         Filler::Data(Largest { share: bytes as f64 / region, what })
     }
+}
+
+fn gone_words(what: &str) -> (String, String, String, String) {
+    let cause = format!("{what}: what is put now is lost with this process");
+    let ends = "it is back under its name; else end the readout, and stop this process last";
+    ("store".to_owned(), cause, "operator".to_owned(), ends.to_owned())
 }
 
 fn fill_and_marks(level: &str, fill: f64, high: f64, low: f64) -> String {

@@ -249,7 +249,7 @@ mod tests {
             ..Config::default()
         };
         let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
-        let keyspace = Keyspace { attributes, ..Keyspace::events("record", 1) };
+        let keyspace = Keyspace { attributes, ..Keyspace::events("record", 1).opening_runs() };
         let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
         let key = store.schema().key(&[1, 1, 0]).unwrap();
         let primary = store.schema().primary_of(&key);

@@ -79,7 +79,8 @@ impl Engine {
             let until = self.deadline_after(request.duration);
             let mut claims = self.claims.lock();
             let token = claims.token(self.life.boot);
-            let held = Claimed { unit: unit.clone(), events: Arc::new(events), until, seen: BTreeMap::new() };
+            let archive = request.archive;
+            let held = Claimed { unit: unit.clone(), archive, events: Arc::new(events), until, seen: BTreeMap::new() };
             claims.held.insert(token, held);
             return Ok(Some((token, unit, count, bytes)));
         }
@@ -293,7 +294,9 @@ mod tests {
             warm: vec![WarmDevice::device(SimDevice::new("warm", 16 << 20), 5 << 20)],
             ..Config::default()
         };
-        let store = Store::create_on(SimMedium::new(config.hot_bytes), &Keyspace::events("moving", 1), config).unwrap();
+        let store =
+            Store::create_on(SimMedium::new(config.hot_bytes), &Keyspace::events("moving", 1).opening_runs(), config)
+                .unwrap();
         for event in 0..3 {
             let key = store.schema().key(&[1, event, 0]).unwrap();
             assert_eq!(store.put(&key, &[7; 3000], &PutOptions::default()).unwrap(), PutOutcome::Stored);
@@ -311,7 +314,8 @@ mod tests {
                 false => shard.events.slab.clear_at(event, At::Moving),
             }
         };
-        let request = ClaimRequest { device: None, move_after: Duration::ZERO, duration: Duration::from_secs(60) };
+        let request =
+            ClaimRequest { move_after: Duration::ZERO, duration: Duration::from_secs(60), ..ClaimRequest::default() };
         on_its_way(true);
         assert!(store.claim(&request).unwrap().is_none());
         on_its_way(false);

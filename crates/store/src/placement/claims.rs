@@ -5,6 +5,7 @@
 //!
 //! *Not here*: what is claimed and what a proof does (`levels/custody.rs`).
 
+use forebay_core::map::Hex128;
 use forebay_core::{Primary, Token, Unit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ const PROVED_MAX: usize = 4 * CLAIMS_MAX;
 /// One mover's claim.
 pub(crate) struct Claimed {
     pub(crate) unit: Unit,
+    /// The archive that it is moved to, where that has a name.
+    pub(crate) archive: Option<Hex128>,
     pub(crate) events: Arc<Vec<Primary>>,
     pub(crate) until: Instant,
     /// Contents of a batch as its mover saw them first: what changed since is not released by its proof.
@@ -28,6 +31,8 @@ pub(crate) struct Claimed {
 #[derive(Default)]
 pub(crate) struct Claims {
     given: u64,
+    /// The archive of the last proof.
+    pub(crate) archive: Option<Hex128>,
     pub(crate) held: BTreeMap<Token, Claimed>,
     /// Events of batches, each in one claim.
     pub(crate) in_batches: BTreeSet<Primary>,

@@ -11,6 +11,7 @@ mod producer;
 mod records;
 mod samplers;
 mod time;
+mod unknown;
 mod watched;
 
 pub(crate) use hold::Hold;
@@ -21,6 +22,7 @@ pub(crate) use producer::{Counts, KnownProducer};
 pub(crate) use records::Records;
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
 pub(crate) use time::RunTime;
+pub(crate) use unknown::{Unknown, may_open_itself};
 pub(crate) use watched::Watched;
 
 use crate::events::{Mask, Until};
@@ -34,6 +36,8 @@ use std::sync::{Arc, OnceLock};
 /// The runs of one store.
 pub(crate) struct Runs {
     pub(crate) known: Ranked<Vec<KnownRun>>,
+    /// What came of runs that are not known.
+    pub(crate) unknown: Unknown,
     pub(crate) holds: RankedRw<Vec<Hold>>,
     /// Number of holds: asked for every event that is given out, without the lock.
     pub(crate) holds_set: AtomicU32,
@@ -53,6 +57,7 @@ impl Runs {
     pub(crate) fn new(owner: Owner) -> Runs {
         Runs {
             known: Ranked::new(owner, locks::RUNS, Vec::new()),
+            unknown: Unknown::default(),
             // After cells in the order: delivery asks for holds while it has an event's lock.
             holds: RankedRw::new(owner, locks::NAMES, Vec::new()),
             holds_set: AtomicU32::new(0),

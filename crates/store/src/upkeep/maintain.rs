@@ -6,7 +6,7 @@
 
 use crate::engine::{Engine, Holder};
 use crate::events::{LeaseState, Reason, State, Word};
-use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT};
+use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, NAMES_LOOK_NS};
 use crate::placement::RecordHead;
 use crate::rounds::MAINTENANCE;
 use crate::shards::Shard;
@@ -15,7 +15,7 @@ use crate::{RunState, Store};
 use forebay_core::LiveState;
 use forebay_core::mutants::is_planted;
 use forebay_core::nanoseconds;
-use forebay_media::bytes::{Decision, DecisionKind, Entry, EntryFlags, Mark, StateWord};
+use forebay_media::bytes::{Entry, EntryFlags, Mark, StateWord};
 use forebay_media::hot::{Class, Location, SEALED, checksum};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -54,6 +54,9 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
 
 impl Engine {
     pub(crate) fn maintain(&self) {
+        if self.now_ns().saturating_sub(self.life.gone.lock().0) >= NAMES_LOOK_NS {
+            self.look_at_names();
+        }
         // Also before what may take long: a trigger that is told late fills what is left.
         self.look();
         let round = self.life.maintaining.lock();
@@ -156,22 +159,8 @@ impl Engine {
                 let most = nanoseconds(self.config.max_hold);
                 let too_long = deadline.saturating_sub(granted_ns) >= most;
                 let reason = if too_long { Reason::HeldTooLong } else { Reason::WorkerSilent };
-                let to_debug = shard.events[event].deliveries() >= self.keyspace.deliveries_max;
-                if to_debug {
-                    let group = self.group_of(&shard, event);
-                    let record =
-                        Decision { detail: reason as u32, ..shard.events.decision(event, DecisionKind::Debug, group) };
-                    let Ok(ticket) = self.record(&shard, event, &record) else { break };
-                    ticket.unanswered();
-                }
-                shard.events.move_to(event, if to_debug { LiveState::Debug } else { LiveState::Ready });
-                if to_debug {
-                    shard.events.lists.reasons.insert(event, reason as u8);
-                    self.queue_demotion(&mut shard, event);
-                }
-                (if too_long { &self.events.held_too_long } else { &self.events.workers_silent })
-                    .fetch_add(1, Ordering::Relaxed);
-                self.events.lease_ends();
+                let Ok(ticket) = self.fail_lease(&mut shard, event, reason) else { break };
+                ticket.unanswered();
                 cell.publish_ready(&shard);
                 any = true;
             }

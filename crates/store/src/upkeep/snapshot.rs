@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_of_an_earlier_build_is_refused_with_words() {
-        let keyspace = Keyspace::events("snapshots", 1);
+        let keyspace = Keyspace::events("snapshots", 1).opening_runs();
         let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
         let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
         let engine = store.engine();

@@ -34,7 +34,7 @@ pub(crate) fn streams_of(event: u64) -> Vec<&'static str> {
 /// Events that are complete by count and carry their lane as an attribute; time never completes them. Some are of a class
 /// that one fragment completes.
 pub(crate) fn keyspace(count: usize) -> Keyspace {
-    let mut keyspace = Keyspace::events("model", count as u32);
+    let mut keyspace = Keyspace::events("model", count as u32).opening_runs();
     keyspace.attributes = AttributeSchema::parse(&["lane:u8", "class"], &["other", "single"]).unwrap();
     keyspace.run.classes = vec![("single".to_owned(), Completeness::Count(1))];
     keyspace.stages = STAGES.map(str::to_owned).into();

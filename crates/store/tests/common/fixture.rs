@@ -154,6 +154,11 @@ impl Fixture {
         self.schema().primary(&[RUN, event]).unwrap()
     }
 
+    /// Puts under any key.
+    pub(crate) fn try_put_key(&self, key: &Key) -> Result<PutOutcome> {
+        self.put(key, b"x", &PutOptions::default())
+    }
+
     pub(crate) fn try_put(&self, event: u64, source: u64, value: &[u8]) -> Result<PutOutcome> {
         self.put(&self.key(event, source), value, &PutOptions::default())
     }
@@ -213,6 +218,12 @@ impl Fixture {
     #[track_caller]
     pub(crate) fn take(&self, event: u64) -> Lease {
         self.lease(&self.primary(event), None).unwrap().expect("a ready event")
+    }
+
+    /// Leases events by one call.
+    #[track_caller]
+    pub(crate) fn any_once(&self, n: usize) -> Vec<Lease> {
+        self.get_any(&GetAny { n, ..GetAny::default() }).unwrap()
     }
 
     /// Leases events until there are `n` or no more.

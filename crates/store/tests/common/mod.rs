@@ -145,7 +145,7 @@ pub(crate) fn small_config() -> Config {
 
 /// Events of `run/event/source` that only a seal completes.
 pub(crate) fn sealed_events() -> Keyspace {
-    let mut keyspace = Keyspace::events("test", 1);
+    let mut keyspace = Keyspace::events("test", 1).opening_runs();
     keyspace.run.completeness = forebay_store::core::Completeness::Seal;
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);
     keyspace

@@ -16,7 +16,7 @@ const THREADS: u64 = 4;
 const BYTES_MAX: usize = 3000;
 
 fn count(fragments: u32) -> Keyspace {
-    let mut keyspace = Keyspace::events("concurrent", fragments);
+    let mut keyspace = Keyspace::events("concurrent", fragments).opening_runs();
     keyspace.run.completeness = Completeness::Count(fragments);
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);
     keyspace.deliveries_max = 15;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Events that wait for sources 0 to 2 and pass through two stages.
 fn staged() -> Keyspace {
-    let mut keyspace = Keyspace::events("concurrent", 3);
+    let mut keyspace = Keyspace::events("concurrent", 3).opening_runs();
     keyspace.run.completeness = Completeness::first_sources(&keyspace.schema, 3).unwrap();
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);
     keyspace.stages = ["fast", "final"].map(str::to_owned).into();

@@ -54,7 +54,7 @@ impl Plan {
     /// Events of two fragments in two stages. What is undecided stays on the hot level; a device is waited for with
     /// patience.
     pub(crate) fn new() -> Plan {
-        let mut keyspace = Keyspace::events("decisions", 2);
+        let mut keyspace = Keyspace::events("decisions", 2).opening_runs();
         keyspace.run.completeness = Completeness::Count(2);
         keyspace.run.complete_within = WITHIN;
         keyspace.stages = ["fast", "final"].map(str::to_owned).into();

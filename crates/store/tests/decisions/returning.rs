@@ -62,7 +62,9 @@ fn state(store: &Store, event: u64) -> Option<LiveState> {
 
 /// Events of one fragment on both devices; every third is rejected, every third accepted.
 fn life(dir: &TempDir) -> Store {
-    let store = Store::create(&dir.store(), &forebay_store::core::Keyspace::events("two", 1), config(dir)).unwrap();
+    let store =
+        Store::create(&dir.store(), &forebay_store::core::Keyspace::events("two", 1).opening_runs(), config(dir))
+            .unwrap();
     for event in 0..EVENTS {
         assert_eq!(put(&store, &key(RUN, event, 0), &[event as u8; BYTES]).unwrap(), PutOutcome::Stored);
         if event % 8 == 7 {

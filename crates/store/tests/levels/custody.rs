@@ -11,8 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const REQUEST: ClaimRequest =
-    ClaimRequest { device: None, move_after: Duration::ZERO, duration: Duration::from_secs(60) };
+const REQUEST: ClaimRequest = ClaimRequest {
+    device: None,
+    move_after: Duration::ZERO,
+    duration: Duration::from_secs(60),
+    archive: None,
+    another: false,
+};
 
 fn primary(store: &Store, event: u64) -> Primary {
     store.schema().primary(&[1, event]).unwrap()

@@ -172,7 +172,7 @@ fn accept_all(store: &Store) {
 
 /// Claims the oldest container and proves it; answers its device, and how many events are in custody.
 fn prove_one(store: &Store) -> (u32, u64) {
-    let request = ClaimRequest { device: None, move_after: Duration::ZERO, duration: Duration::from_secs(60) };
+    let request = ClaimRequest { duration: Duration::from_secs(60), ..ClaimRequest::default() };
     let claim = store.claim(&request).unwrap().expect("a container");
     let events = store.prove(&claim.token).unwrap();
     (store.containers().iter().find(|container| container.state == "custody").unwrap().device, events)

@@ -32,7 +32,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const RESULT: u64 = 100;
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("power", 2);
+    let mut keyspace = Keyspace::events("power", 2).opening_runs();
     keyspace.run.completeness = Completeness::Count(2);
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);
     keyspace.stages = ["fast", "final"].map(str::to_owned).into();

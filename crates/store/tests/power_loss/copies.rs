@@ -11,7 +11,7 @@ use std::sync::Arc;
 const BYTES: usize = 3000;
 
 fn keyspace() -> Keyspace {
-    Keyspace::events("copies", 1)
+    Keyspace::events("copies", 1).opening_runs()
 }
 
 /// The steps of the round that moves the copy, in a life on this medium.

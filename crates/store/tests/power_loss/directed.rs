@@ -17,7 +17,7 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_secs(10);
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("directed", 2);
+    let mut keyspace = Keyspace::events("directed", 2).opening_runs();
     keyspace.attributes = AttributeSchema::parse(&["lumi:u32", "class"], &["physics", "calib"]).unwrap();
     keyspace.run.classes = vec![("calib".to_owned(), Completeness::Count(1))];
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);

@@ -18,7 +18,7 @@ const SECOND: u64 = 30;
 const MOST: usize = 3000;
 
 fn keyspace() -> Keyspace {
-    Keyspace::events("file", 1)
+    Keyspace::events("file", 1).opening_runs()
 }
 
 fn open(medium: &Arc<SimMedium>, accept_loss: bool) -> forebay_store::core::Result<Store> {

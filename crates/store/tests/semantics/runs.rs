@@ -3,7 +3,7 @@
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused, refused_as};
 use crate::semantics::{single, staged, three};
-use forebay_store::core::{Completeness, Kind, Live, LiveState, RunConfig, Tally};
+use forebay_store::core::{Completeness, Keyspace, Kind, Live, LiveState, RunConfig, Tally};
 use forebay_store::{PutOptions, PutOutcome, RunState};
 use std::time::Duration;
 
@@ -29,6 +29,65 @@ fn an_unknown_run_is_refused_where_runs_are_opened_by_hand() {
     refused_as(store.try_put(1, 0, b"x"), &[Kind::Invalid, Kind::Closed]);
     store.run_open(RUN, &keyspace.run).unwrap();
     store.stored(1, 0, b"x");
+}
+
+/// As a keyspace file says it that asks for no other number.
+fn by_two() -> Keyspace {
+    Keyspace { auto_open_runs: true, auto_open_after: 2, ..three() }
+}
+
+#[test]
+fn one_flipped_bit_in_a_run_number_opens_nothing() {
+    let store = Fixture::new(&by_two());
+    store.run_open(RUN, &store.keyspace().run).unwrap();
+    let ghost = key(RUN ^ 64, 1, 0);
+    // Again and again the same fragment: one source that repeats its put is no second witness.
+    for _ in 0..2 {
+        let refused = store.try_put_key(&ghost).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Closed);
+        assert!(refused.message().contains("2 different fragments"), "{}", refused.message());
+    }
+    assert_eq!(store.runs().len(), 1);
+    // Another one long after says nothing either.
+    store.advance(Duration::from_secs(5));
+    refused(store.try_put_key(&key(RUN ^ 64, 1, 1)), Kind::Closed);
+    assert_eq!(store.runs().len(), 1);
+}
+
+#[test]
+fn two_different_fragments_open_a_run_and_both_are_stored() {
+    let store = Fixture::new(&by_two());
+    let first = std::thread::scope(|scope| {
+        let handle = store.named("first");
+        let waits = scope.spawn(move || handle.put(&key(RUN, 1, 0), b"x", &PutOptions::default()));
+        // The first has come, and waits.
+        while store.runs().is_empty() {
+            let _ = store.try_put_key(&key(RUN, 1, 1));
+        }
+        waits.join().unwrap().unwrap()
+    });
+    assert!(matches!(first, PutOutcome::Stored | PutOutcome::Duplicate));
+    assert_eq!(state(&store, RUN), Some(RunState::Open));
+}
+
+#[test]
+fn a_run_far_above_the_highest_one_does_not_open_by_itself() {
+    let store = Fixture::new(&three());
+    store.stored(1, 0, b"x");
+    assert_eq!(store.try_put_key(&key(RUN + 1000, 1, 0)).unwrap(), PutOutcome::Stored);
+    refused(store.try_put_key(&key(RUN + 2001, 1, 0)), Kind::Closed);
+    store.run_open(RUN + 5000, &store.keyspace().run).unwrap();
+}
+
+#[test]
+fn no_more_runs_open_by_themselves_than_can_be_real() {
+    let store = Fixture::new(&three());
+    for run in 1..=64 {
+        assert_eq!(store.try_put_key(&key(run, 1, 0)).unwrap(), PutOutcome::Stored, "{run}");
+    }
+    refused(store.try_put_key(&key(65, 1, 0)), Kind::Closed);
+    store.run_stop(1).unwrap();
+    assert_eq!(store.try_put_key(&key(65, 1, 0)).unwrap(), PutOutcome::Stored);
 }
 
 #[test]

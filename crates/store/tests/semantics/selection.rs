@@ -220,10 +220,8 @@ fn a_requeue_is_no_failure() {
 }
 
 #[test]
-fn leases_of_a_thread_that_unwinds_are_given_back() {
-    let mut keyspace = single();
-    keyspace.deliveries_max = 1;
-    let store = Fixture::new(&keyspace);
+fn leases_of_a_thread_that_unwinds_fail_at_once() {
+    let store = Fixture::new(&single());
     (1..=3).for_each(|event| store.stored(event, 0, b"x"));
     let worker = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let leases = store.any(3);
@@ -232,10 +230,76 @@ fn leases_of_a_thread_that_unwinds_are_given_back() {
     }));
     assert!(worker.is_err());
     assert_eq!([1, 2, 3].map(|event| store.state(event)), [Some(LiveState::Ready), None, Some(LiveState::Ready)]);
-    assert_eq!((store.info(1).deliveries, store.info(3).deliveries), (0, 0));
-    store.advance(store.config.lease * 2);
-    assert_eq!((store.live(LiveState::Debug).events, store.stats().workers_silent), (0, 0));
-    assert_eq!(store.any(3).len(), 2);
+    assert_eq!((store.info(1).deliveries, store.info(3).deliveries), (1, 1));
+    assert_eq!((store.stats().workers_failed, store.stats().workers_silent), (2, 0));
+}
+
+/// One event breaks each worker that has it, at once and for as long as it is given out.
+#[test]
+fn an_event_that_breaks_each_worker_gets_to_the_debug_stream_and_takes_no_other_with_it() {
+    let mut keyspace = single();
+    keyspace.deliveries_max = 3;
+    let store = Fixture::new(&keyspace);
+    (1..=10).for_each(|event| store.stored(event, 0, b"x"));
+    let mut broken = 0;
+    while store.live(LiveState::Ready).events > 0 {
+        let worker = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for lease in store.any_once(4) {
+                assert_ne!(store.number(&lease.primary), 5, "a worker with a bug");
+                lease.reject().unwrap();
+            }
+        }));
+        broken += u64::from(worker.is_err());
+    }
+    let debug = store.debug_events();
+    assert_eq!((broken, debug.len(), debug[0].primary), (3, 1, store.primary(5)));
+    assert_eq!((&*debug[0].reason, debug[0].deliveries), ("worker failed", 3));
+    assert!(debug[0].said.contains("an_event_that_breaks_each_worker"), "{}", debug[0].said);
+}
+
+#[test]
+fn a_worker_says_that_it_failed_and_why() {
+    let mut keyspace = single();
+    keyspace.deliveries_max = 2;
+    let mut store = Fixture::new(&keyspace);
+    store.stored(1, 0, b"x");
+    let first = store.take(1);
+    first.fail("no tracks").unwrap();
+    refused(first.fail("no tracks"), Kind::Fenced);
+    // Ready at once, and the delivery is durable.
+    store.crash();
+    assert_eq!((store.state(1), store.info(1).deliveries), (Some(LiveState::Ready), 1));
+    let long = "é".repeat(400);
+    store.take(1).fail(&long).unwrap();
+    let debug = store.debug_events();
+    assert_eq!((&*debug[0].reason, &debug[0].said), ("worker failed", &"é".repeat(256)));
+    store.in_every_life(|store| assert_eq!(&*store.debug_events()[0].reason, "worker failed"));
+    assert!(store.replay(&store.primary(1)).unwrap());
+    store.take(1).fail("still none").unwrap();
+    assert_eq!(store.info(1).deliveries, 1, "a clean record");
+}
+
+/// What failed before is granted alone: where it breaks its worker, it costs the others nothing more.
+#[test]
+fn an_event_that_failed_before_is_granted_alone() {
+    let store = Fixture::new(&single());
+    (1..=6).for_each(|event| store.stored(event, 0, b"x"));
+    for event in [2, 5] {
+        store.take(event).fail("broken").unwrap();
+    }
+    let mut batches = Vec::new();
+    loop {
+        let leases = store.any_once(6);
+        if leases.is_empty() {
+            break;
+        }
+        let mut numbers = store.numbers(&leases);
+        numbers.sort_unstable();
+        batches.push(numbers);
+        leases.iter().for_each(|lease| lease.reject().unwrap());
+    }
+    batches.sort();
+    assert_eq!(batches, [vec![1, 3, 4, 6], vec![2], vec![5]]);
 }
 
 #[test]

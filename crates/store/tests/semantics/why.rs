@@ -113,7 +113,7 @@ fn the_memory_of_single_puts_is_bounded() {
 
 #[test]
 fn a_source_that_nobody_names_is_not_expected_and_not_masked() {
-    let store = Fixture::new(&forebay_store::core::Keyspace::events("count", 2));
+    let store = Fixture::new(&forebay_store::core::Keyspace::events("count", 2).opening_runs());
     store.stored(1, 0, b"x");
     store.stored(1, 1, b"x");
     answers(&store, &[(1, 0, "present"), (1, 7, "not-expected")]);

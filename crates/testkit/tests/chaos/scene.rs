@@ -157,7 +157,6 @@ fn keyspace() -> Result<Keyspace> {
     keyspace.groups =
         vec![forebay_core::SourceGroup { name: "part".to_owned(), sources, level: forebay_core::Level::Hot }];
     keyspace.ledger_by = Some("lumi".to_owned());
-    keyspace.auto_open_runs = false;
     keyspace.check()?;
     Ok(keyspace)
 }

@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
 const OTHER_RUN: u64 = 2;
 
 fn keyspace() -> Keyspace {
-    let mut keyspace = Keyspace::events("formats", 2);
+    let mut keyspace = Keyspace::events("formats", 2).opening_runs();
     keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
     keyspace.stages = vec!["fast".to_owned(), "final".to_owned()];
     keyspace.announced = true;

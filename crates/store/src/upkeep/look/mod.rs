@@ -85,6 +85,7 @@ impl Engine {
             debug_bytes: self.shards.cells.iter().map(|cell| cell.lock().events.lists.debug_bytes).sum(),
             debug_quota: self.debug_quota(),
             warm: None,
+            gone: self.life.gone.lock().1.clone(),
         }
     }
 

@@ -62,7 +62,7 @@ impl Scene {
             inhibit: listener,
             ..Config::default()
         };
-        let keyspace = Keyspace::events("pressure", 1);
+        let keyspace = Keyspace::events("pressure", 1).opening_runs();
         let store = Store::create_on(SimMedium::new(1 << 20), &keyspace, config).unwrap();
         let fill = WarmFill { fill: 0.1, free_containers: 8, stalled: None };
         let warm = Arc::new(Gauge(Mutex::new(fill), Mutex::default()));
