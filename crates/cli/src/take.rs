@@ -82,8 +82,8 @@ pub(crate) struct Take {
     /// Gives the events back for another worker.
     #[arg(long)]
     requeue: bool,
-    /// Says that processing the events failed, and why: ready again at once, one delivery richer, and in the debug stream with
-    /// this text after the keyspace's deliveries_max.
+    /// Says that processing the events failed, and why. They become ready again at once and the delivery counts: after the
+    /// keyspace's deliveries_max of them they are in the debug stream, with this text.
     #[arg(long, value_name = "REASON", conflicts_with_all = ["accept", "pass", "result", "reject", "requeue"])]
     fail: Option<String>,
 }

@@ -4,8 +4,8 @@
 //! ledger: released, in custody ─▶ directories of all objects ─▶ which of their events does the store still have?
 //! ```
 //!
-//! *Invariants*: only objects of this store and keyspace count; the ledger is read first, so that a proof in between is more in the archive, never less. What the store still
-//! has cannot stand for what was released.
+//! *Invariants*: only objects of this store and keyspace count; the ledger is read first, so that a proof in between is more
+//! in the archive, never less. What the store still has cannot stand for what was released.
 //!
 //! *Not here*: payloads (`Archive::verify`).
 

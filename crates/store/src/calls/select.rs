@@ -218,8 +218,8 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a leased event back because processing it failed: ready again at once, one delivery richer; after the last that
-    /// the keyspace allows it is in the debug stream, with this reason. Nothing is decided, so a repeat is fenced.
+    /// Gives a leased event back because processing it failed. It becomes ready again at once and the delivery counts: after
+    /// the last one that the keyspace allows it is in the debug stream, with this reason. Nothing is decided, so a repeat is fenced.
     ///
     /// # Errors
     /// `Fenced` where the token is not the lease in force, `Full` without space in the log, `Closed`, `OutcomeUnknown` where
