@@ -60,8 +60,8 @@ impl<H: RingStore, T: RingStore> RingStore for Either<H, T> {
     fn now(&self) -> Result<Option<u64>> {
         with!(self, one => one.now())
     }
-    fn is_still(&self) -> bool {
-        with!(self, one => one.is_still())
+    fn may_come(&self, end: u64, patience: Duration) -> Result<bool> {
+        with!(self, one => one.may_come(end, patience))
     }
 }
 

@@ -80,9 +80,13 @@ pub trait RingStore: Clone + Send + Sync + 'static {
     /// `Unavailable` without an answer.
     fn now(&self) -> Result<Option<u64>>;
 
-    /// Whether nothing comes to it any more, because nobody serves it.
-    fn is_still(&self) -> bool {
-        false
+    /// Whether ticks before `end` that are not there may still come, given this patience beyond their time.
+    ///
+    /// # Errors
+    /// As [`RingStore::now`].
+    fn may_come(&self, end: u64, patience: Duration) -> Result<bool> {
+        let patience = self.keyspace().ticks(patience);
+        Ok(self.now()?.is_none_or(|now| now.saturating_sub(patience) < end))
     }
 }
 

@@ -84,12 +84,6 @@ impl RecordingLink {
         self.patience = Some(patience);
     }
 
-    /// Whether its device has answered nothing for longer than its stall limit, although something waits for it.
-    pub fn device_is_stalled(&self) -> bool {
-        let (now_ns, stall) = (self.recorder.now_ns(), self.recorder.config.stall);
-        self.recorder.lane_for(self.home).is_ok_and(|lane| lane.is_stalled(now_ns, stall))
-    }
-
     /// Longest payload of a frame, in bytes.
     pub fn payload_bytes_max(&self) -> usize {
         self.payload_max

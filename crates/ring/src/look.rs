@@ -131,7 +131,7 @@ impl RingStore for RingLook {
     fn now(&self) -> Result<Option<u64>> {
         Ok(None)
     }
-    fn is_still(&self) -> bool {
-        true
+    fn may_come(&self, _end: u64, _patience: Duration) -> Result<bool> {
+        Ok(false)
     }
 }

@@ -28,7 +28,7 @@ fn a_look_reads_everything_and_changes_nothing() {
     let window = look.window(FIRST, frame(50), &RingSources::All, Duration::from_secs(60)).unwrap();
     assert_eq!((window.sources.len(), RingWindow::source(&window, 0)), (1, source));
     assert_eq!(window.sources[0].fragments().len(), 40);
-    assert!(look.is_still(), "nothing comes to a ring that nobody serves");
+    assert!(!look.may_come(frame(50), Duration::ZERO).unwrap(), "nothing comes to a ring that nobody serves");
     refused(look.keep(FIRST, frame(1), &RingSources::All, Duration::from_secs(1)), Kind::Invalid);
     drop((window, look));
     assert!(before == std::fs::read(&region).unwrap());

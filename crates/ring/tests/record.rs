@@ -1,11 +1,11 @@
 //! Retroactive recordings: what a ring has and what comes to it, in containers, with every tick accounted for.
 
 use super::{TempDir, refused};
-use forebay_core::{Kind, ManualClock, RingKeyspace, SourceSchema};
+use forebay_core::{Kind, RingKeyspace, SourceSchema};
 use forebay_media::warm::Device;
 use forebay_recorder::{GapManifest, GapReason, Recording, RecordingConfig, WarmDir};
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingRecordingOptions};
-use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice, SimMedium};
+use forebay_testkit::media::{FaultyDevice, Operation, SimDevice, SimMedium};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -382,109 +382,4 @@ fn after_a_power_loss_in_the_middle_what_was_durable_plays() {
             assert_eq!(frame.bytes(), payload(frame.link.into(), frame.tick));
         }
     }
-}
-
-/// A ring whose clock a test moves, without a thread; `SOURCES` links.
-fn by_hand(clock: &Arc<ManualClock>) -> RingConfig {
-    let clock = clock.clone();
-    RingConfig { hot_bytes: 8 << 20, segment_bytes: Some(32 << 10), clock, maintenance: false, ..RingConfig::default() }
-}
-
-#[track_caller]
-fn put_frame(ring: &Ring, link: u64, tick: u64) -> (u64, u64) {
-    let source = ring.keyspace().source(&[link]).unwrap();
-    let put = ring.put(&source, tick, SPAN as u32, &payload(link, tick), &RingPut::default()).unwrap();
-    assert_eq!(put, RingOutcome::Stored, "link {link} tick {tick}");
-    (link, tick)
-}
-
-/// Nothing is waited for: what is overdue by the ring's clock is not in it in time.
-fn at_once() -> RingRecordingOptions {
-    let (patience, grace) = (Duration::ZERO, Duration::ZERO);
-    RingRecordingOptions { patience, grace, ..fast() }
-}
-
-/// What is stored of the window is recorded, and nothing counts as missed.
-#[track_caller]
-fn all_is_recorded(rig: &Rig, manifest: &GapManifest, stored: &BTreeSet<(u64, u64)>, begin: u64, end: u64) {
-    let recorded = rig.check(manifest, stored, begin, end);
-    let there = stored.iter().filter(|(_, tick)| tick + SPAN > begin && *tick < end).count() as u64;
-    assert_eq!((recorded, manifest.totals.missed), (there, 0), "{:?}", manifest.links);
-}
-
-#[test]
-fn a_ring_that_restarted_after_its_readout_gives_all_that_it_has() {
-    let (temp, rig, clock) = (TempDir::new(), Rig::new(8 << 20), Arc::new(ManualClock::default()));
-    let ring = Ring::create(temp.path(), &keyspace(50), by_hand(&clock)).unwrap();
-    // Link 1 ends 700 frames before link 0.
-    let frames = |link: u64| 0..if link == 0 { 1000 } else { 300 };
-    let all = (0..SOURCES).flat_map(|link| frames(link).map(move |number| (link, FIRST + number * SPAN)));
-    let stored: BTreeSet<_> = all.map(|(link, tick)| put_frame(&ring, link, tick)).collect();
-    drop(ring);
-    let ring = Ring::open(temp.path(), by_hand(&clock)).unwrap();
-    assert_eq!(ring.now(), None, "nothing has come since the opening");
-    let end = FIRST + 1000 * SPAN;
-    let manifest = ring.record(rig.recording(), FIRST, end, &at_once()).unwrap().wait().unwrap();
-    all_is_recorded(&rig, &manifest, &stored, FIRST, end);
-    let [gap] = manifest.links[1].gaps[..] else { panic!("{:?}", manifest.links[1]) };
-    assert_eq!((gap.begin, gap.end, gap.reason), (FIRST + 300 * SPAN, end, GapReason::RingNotYet));
-}
-
-#[test]
-fn a_timing_system_that_restarts_costs_nothing_that_is_there() {
-    for is_in_the_middle in [false, true] {
-        let (rig, clock) = (Rig::new(8 << 20), Arc::new(ManualClock::default()));
-        let ring = Ring::create_on(SimMedium::new(8 << 20), &keyspace(50), by_hand(&clock)).unwrap();
-        // Link 1 ends 100 frames before link 0: what follows is waited for.
-        let frames = |link: u64| 0..if link == 0 { 400 } else { 300 };
-        let all = (0..SOURCES).flat_map(|link| frames(link).map(move |number| (link, FIRST + number * SPAN)));
-        let stored: BTreeSet<_> = all.map(|(link, tick)| put_frame(&ring, link, tick)).collect();
-        let restart = || {
-            for (number, link) in (0..4).flat_map(|number| (0..SOURCES).map(move |link| (number, link))) {
-                let (source, tick) = (ring.keyspace().source(&[link]).unwrap(), FIRST / 2 + number * SPAN);
-                ring.put(&source, tick, SPAN as u32, &payload(link, tick), &RingPut::default()).unwrap();
-            }
-            assert!(ring.now().unwrap() < FIRST, "by its new clock these ticks are days ahead");
-        };
-        let (begin, end) = (FIRST + 50 * SPAN, FIRST + 500 * SPAN);
-        if !is_in_the_middle {
-            restart();
-        }
-        let running = ring.record(rig.recording(), begin, end, &at_once()).unwrap();
-        if is_in_the_middle {
-            restart();
-        }
-        let manifest = running.wait().unwrap();
-        all_is_recorded(&rig, &manifest, &stored, begin, end);
-        let last = manifest.links.iter().map(|link| link.gaps.last().unwrap());
-        assert!(last.clone().all(|gap| (gap.end, gap.reason) == (end, GapReason::RingNotYet)), "{:?}", manifest.links);
-    }
-}
-
-#[test]
-fn the_last_ticks_before_a_wrap_are_recorded() {
-    let (rig, clock) = (Rig::new(8 << 20), Arc::new(ManualClock::default()));
-    let ring = Ring::create_on(SimMedium::new(8 << 20), &keyspace(50), by_hand(&clock)).unwrap();
-    let begin = u64::MAX - 400 * SPAN;
-    let frames = |link: u64| 0..if link == 0 { 400 } else { 300 };
-    let all = (0..SOURCES).flat_map(|link| frames(link).map(move |number| (link, begin + number * SPAN)));
-    let stored: BTreeSet<_> = all.map(|(link, tick)| put_frame(&ring, link, tick)).collect();
-    clock.advance_ns(5_000_000_000);
-    assert!(ring.now().unwrap() < begin, "its clock has passed the last tick");
-    let manifest = ring.record(rig.recording(), begin, u64::MAX, &at_once()).unwrap().wait().unwrap();
-    all_is_recorded(&rig, &manifest, &stored, begin, u64::MAX);
-}
-
-#[test]
-fn past_its_deadline_a_recording_takes_what_the_device_takes() {
-    let (rig, clock) = (Rig::new(8 << 20), Arc::new(ManualClock::default()));
-    let ring = Ring::create_on(SimMedium::new(8 << 20), &keyspace(50), by_hand(&clock)).unwrap();
-    let all = (0..SOURCES).flat_map(|link| (0..1000).map(move |number| (link, FIRST + number * SPAN)));
-    let stored: BTreeSet<_> = all.map(|(link, tick)| put_frame(&ring, link, tick)).collect();
-    // The deadline is over when it begins, and the device writes for longer than the ticks lasted.
-    let slow = Fault::Stalls(Duration::from_millis(250));
-    (0..400).for_each(|nth| rig.device.inject(Some(Operation::Write), nth, slow));
-    let end = FIRST + 1000 * SPAN;
-    let manifest = ring.record(rig.recording(), FIRST, end, &at_once()).unwrap().wait().unwrap();
-    all_is_recorded(&rig, &manifest, &stored, FIRST, end);
 }

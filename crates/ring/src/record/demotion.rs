@@ -1,8 +1,7 @@
 //! Demoting: a thread for each ring takes its ticks to the recording, piece after piece.
 
 use super::Controls;
-use super::clock::TickClock;
-use super::prepare::{PIN, PUSH_WAIT, pin_begins, pin_end};
+use super::prepare::{PIN, pin_begins, pin_end};
 use crate::{Coverage, RingSources};
 use forebay_core::{Error, GapCause, KeepsTicks, Kind, Result, RingStore, RingView, RingWindow};
 use forebay_recorder::{GapManifest, GapReason, RecordingLink};
@@ -47,8 +46,6 @@ pub(super) struct Demotion<R: RingStore> {
     /// When the pin was moved last.
     pub(super) pinned: Instant,
     pub(super) at: u64,
-    pub(super) clock: TickClock,
-    /// Nothing is waited for after it. What is there then is recorded nevertheless.
     pub(super) deadline: Instant,
     pub(super) patience: Duration,
 }
@@ -96,16 +93,20 @@ impl<R: RingStore> Demotion<R> {
         }
     }
 
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
     /// Demotes `[at, end)` of all sources, once it has come, or should have; `false` where it was stopped before that.
     fn demote(&mut self, end: u64) -> Result<bool> {
         let window = loop {
             if self.controls.stops() {
                 return Ok(false);
             }
+            // In short steps, so that a stop, or a clock that nobody feeds, is seen soon.
+            let wait = if self.is_over() { Duration::ZERO } else { LOOK };
             // Asked before the window is read: what has come by then is in it.
             let overdue = self.is_overdue(end)?;
-            // In short steps, so that a stop, or a clock that nobody feeds, is seen soon.
-            let wait = if overdue { Duration::ZERO } else { LOOK };
             let window = self.ring.window(self.at, end, &self.sources, wait)?;
             let mut stretches = (0..window.sources()).flat_map(|at| window.coverage(at));
             if stretches.all(|stretch| stretch.state != Coverage::NotYet) || overdue {
@@ -118,22 +119,17 @@ impl<R: RingStore> Demotion<R> {
             }
         };
         let mut links = std::mem::take(&mut self.links);
-        let piece = Piece { begin: self.at, controls: &self.controls, deadline: self.deadline };
+        let piece = Piece { begin: self.at, end, controls: &self.controls, deadline: self.deadline };
         let sources = links.iter_mut().enumerate();
         let demoted = sources.map(|(at, link)| piece.demote(&window, at, link)).collect::<Result<Vec<bool>>>();
         self.links = links;
         Ok(demoted?.into_iter().all(|whole| whole))
     }
 
-    /// Whether these ticks should have come by now, and the patience is over.
-    fn is_overdue(&mut self, end: u64) -> Result<bool> {
-        if self.ring.is_still() || Instant::now() >= self.deadline {
-            return Ok(true);
-        }
-        let said = self.ring.now()?;
-        let at = Instant::now();
-        self.clock.follow(said, at);
-        Ok(self.clock.is_past(end, self.patience, at))
+    /// Whether these ticks should have come by now, and the patience is over. As long as nobody knows the ring's time, only
+    /// the recording's own end is known.
+    fn is_overdue(&self, end: u64) -> Result<bool> {
+        Ok(self.is_over() || !self.ring.may_come(end, self.patience)?)
     }
 
     /// Lets go of what is recorded, and keeps what comes: all of it that the quota allows.
@@ -173,6 +169,7 @@ impl<R: RingStore> Demotion<R> {
 /// Ticks that go to the recording together.
 struct Piece<'a> {
     begin: u64,
+    end: u64,
     controls: &'a Controls,
     deadline: Instant,
 }
@@ -192,12 +189,8 @@ impl Piece<'_> {
             let frames = link.frames_in(from, stretch.end);
             match stretch.state {
                 Coverage::Complete => {
-                    // A fragment covers them that came when the piece in which it begins was over.
-                    let begins = fragments.peek().map_or(stretch.end, |(_, next)| next.timestamp.min(stretch.end));
-                    if from < begins && !first {
-                        link.absent(from, begins, GapReason::RingNotYet)?;
-                    }
-                    while let Some((number, fragment)) = fragments.next_if(|(_, next)| next.timestamp < stretch.end) {
+                    let end = stretch.end.min(self.end);
+                    while let Some((number, fragment)) = fragments.next_if(|(_, fragment)| fragment.timestamp < end) {
                         if self.controls.stops() {
                             return Ok(false);
                         }
@@ -220,13 +213,12 @@ impl Piece<'_> {
     }
 
     fn push(&self, link: &mut RecordingLink, fragment: &RingView<'_>, is_right: impl Fn() -> bool) -> Result<()> {
-        if !is_right() {
-            let end = fragment.timestamp + u64::from(fragment.span);
-            return link.missed(fragment.timestamp, end, 1, GapReason::Corrupt);
-        }
-        // Past the deadline a device that answers nothing is not waited for. One that goes on writing gets all that is there.
+        let end = fragment.timestamp + u64::from(fragment.span);
         if Instant::now() >= self.deadline {
-            link.wait_for_device(if link.device_is_stalled() { Duration::ZERO } else { PUSH_WAIT });
+            return link.missed(fragment.timestamp, end, 1, GapReason::DeviceStalled);
+        }
+        if !is_right() {
+            return link.missed(fragment.timestamp, end, 1, GapReason::Corrupt);
         }
         // A frame that the device does not take is a gap by then.
         link.push(fragment.timestamp, fragment.span, fragment.bytes).map(drop)

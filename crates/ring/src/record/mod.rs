@@ -17,16 +17,14 @@
 //! while the devices keep up.
 //!
 //! *On failure*: where the devices do not keep up, the ring takes its space back: those ticks are gaps, *gone from the
-//! ring*. A frame is missed, *device stalled*, where its push waited for a device in vain. Where a ring
+//! ring*. Where they still hold it up when its grace is over, the rest is missed, *device stalled*. Where a ring
 //! closes, or its server is away for longer than calls wait, the rest of its ticks is missed, *restart of the ring*; the others
 //! go on. Where the process dies, what was durable plays back.
 
-mod clock;
 mod demotion;
 mod prepare;
 
 use super::{Ring, RingSources};
-use clock::YEAR;
 use demotion::{Demotion, demote_all};
 use forebay_core::{Error, Result, RingStore};
 use forebay_recorder::{GapManifest, Recording, RecordingProgress};
@@ -52,8 +50,7 @@ pub struct RingRecordingOptions {
     pub device_bytes_per_second: Option<u64>,
     /// How long after its time a tick may still come before it is a gap, *not in the ring in time*.
     pub patience: Duration,
-    /// Time beyond the last tick's and the patience after which nothing is waited for any more, neither ticks nor a device that does
-    /// not answer. What the ring has then is recorded.
+    /// Time beyond that of its ticks after which a recording ends in any case; what is left is missed, *device stalled*.
     pub grace: Duration,
 }
 
@@ -170,8 +167,7 @@ impl RingRecording {
             device_bytes_per_second,
         });
         let demotion = |(number, prepared): (usize, Prepared<R>)| Demotion {
-            deadline: prepared.clock.due(asked.end) + asked.how.patience.saturating_add(asked.how.grace).min(YEAR),
-            clock: prepared.clock,
+            deadline: asked.deadline(prepared.ring.keyspace()),
             ring: prepared.ring,
             number,
             controls: controls.clone(),
@@ -213,8 +209,8 @@ impl RingRecording {
         self.controls.stop.store(true, Ordering::Release);
     }
 
-    /// Waits for its end and answers the manifest. That is when the last tick is recorded or overdue; at the latest when the
-    /// grace is over and the devices have written what the rings have, or do not answer.
+    /// Waits for its end and answers the manifest. The wait ends when the grace after the last tick is over, at the latest,
+    /// and what the devices take to settle.
     ///
     /// # Errors
     /// As [`Recording::finish`]; `Internal` where its thread died.

@@ -1,11 +1,10 @@
 //! What a recording of rings needs before it begins: devices with room and rate for it, pins, and a link for each source.
 
 use super::RingRecordingOptions;
-use super::clock::TickClock;
 use crate::RingSources;
 use forebay_core::{Error, Kind, Result, RingKeyspace, RingStamp, RingStore, SourceId};
 use forebay_recorder::{LinkConfig, Recording, RecordingLink};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the pin lasts from each move on: longer than any piece, and short enough that a recording that died lets go.
 pub(super) const PIN: Duration = Duration::from_secs(60);
@@ -14,9 +13,11 @@ const AHEAD_SHARE: u32 = 8;
 /// Parts of the ticks to be pinned by which the oldest are given up where the quota does not hold all.
 const PIN_STEPS: u64 = 16;
 /// How long a push waits for the device.
-pub(super) const PUSH_WAIT: Duration = Duration::from_secs(10);
+const PUSH_WAIT: Duration = Duration::from_secs(10);
 /// How long each device is written to for its rate.
 const MEASURE: Duration = Duration::from_millis(300);
+/// A bound for sums of time.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a recording is asked for.
 pub(super) struct Asked<'a> {
@@ -49,7 +50,6 @@ impl Asked<'_> {
         let declared = |(ring, sources): (&R, &Vec<SourceId>)| declared(ring.keyspace(), sources);
         let declared = rings.iter().zip(&sources).map(declared).fold(0_u64, u64::saturating_add);
         self.check_room(rings, &sources, declared, recording)?;
-        let clocks = rings.iter().map(|ring| TickClock::of(ring, self.begin, self.end)).collect::<Result<Vec<_>>>()?;
         // Before anything that takes time: what is there goes on to age.
         let pins =
             rings.iter().zip(&sources).map(|(ring, sources)| self.pin(ring, sources)).collect::<Result<Vec<_>>>()?;
@@ -71,14 +71,12 @@ impl Asked<'_> {
             link.wait_for_device(PUSH_WAIT);
         }
         let mut links = links.into_iter();
-        let prepared =
-            rings.iter().zip(sources).zip(pins).zip(clocks).map(|(((ring, sources), pin), clock)| Prepared {
-                links: links.by_ref().take(sources.len()).collect(),
-                sources: RingSources::Only(sources),
-                ring: ring.clone(),
-                pin,
-                clock,
-            });
+        let prepared = rings.iter().zip(sources).zip(pins).map(|((ring, sources), pin)| Prepared {
+            links: links.by_ref().take(sources.len()).collect(),
+            sources: RingSources::Only(sources),
+            ring: ring.clone(),
+            pin,
+        });
         Ok((prepared.collect(), rate))
     }
 
@@ -135,6 +133,13 @@ impl Asked<'_> {
             }
         }
         Err(refused.unwrap_or_else(|| Error::internal("a pin has no begin")))
+    }
+
+    /// When the recording is over in any case.
+    pub(super) fn deadline(&self, keyspace: &RingKeyspace) -> Instant {
+        let ns = u128::from(self.end - self.begin) * 1_000_000_000 / u128::from(keyspace.ticks_per_second.max(1));
+        let length = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
+        Instant::now() + length.saturating_add(self.how.patience).saturating_add(self.how.grace).min(YEAR)
     }
 }
 
@@ -198,5 +203,4 @@ pub(super) struct Prepared<R: RingStore> {
     pub(super) sources: RingSources,
     pub(super) links: Vec<RecordingLink>,
     pub(super) pin: R::Pin,
-    pub(super) clock: TickClock,
 }
