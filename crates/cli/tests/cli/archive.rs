@@ -282,5 +282,4 @@ fn a_place_without_the_archive_of_before_gets_nothing() {
     assert_code(&other, 3);
     assert!(stderr(&other).contains("--another-archive"), "{}", stderr(&other));
     assert_code(&temp.run(&[&all[..], &["--another-archive"]].concat()), 0);
-    assert_code(&temp.run(&all), 0);
 }
