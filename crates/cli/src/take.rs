@@ -100,7 +100,7 @@ impl Take {
         let results = self.results(store)?;
         let mut request = self.request(store)?;
         let mut taken = 0;
-        // Several calls: what failed before is granted alone.
+        // Several calls: one answers no more than a connection takes at once.
         while request.n > 0 {
             let more: Vec<LeaseOf> = match &self.event {
                 Some(event) => store.lease(&store.schema().parse_primary(event)?, None)?.into_iter().collect(),

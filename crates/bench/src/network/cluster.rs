@@ -81,6 +81,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     on.results.record("cluster.select.share", 64, of_all / of_one);
     let run = on.next_run();
     let events = put_long_events(on.plan, &one, run)?;
+    all.run_open(SPREAD + run, &peer::keyspace().run)?;
     put_long_events(on.plan, &all, SPREAD + run)?;
     let of_one = |part| get_long_events(&one, run, part);
     let of_four = |part| get_long_events(&all, SPREAD + run, part);

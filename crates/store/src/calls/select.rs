@@ -6,8 +6,8 @@
 //! ```
 //!
 //! *Invariants*: a delivery is durable before its grant, so that an event on which processes die reaches the debug stream
-//! (tests/crash.rs); an event that failed before is granted alone, so that one that breaks its workers costs others one
-//! delivery at most; an event that a hold covers is never granted (both: tests/semantics/delivery.rs).
+//! (tests/crash.rs); an event that a hold covers is never granted
+//! (tests/semantics/delivery.rs).
 //!
 //! *Not here*: what the holder decides (`verdict.rs`).
 
@@ -529,13 +529,6 @@ impl<'a> Round<'a> {
         if !old_enough || wrong_level || !self.engine.matches(shard, event, &self.request.filter) {
             return Ok(false);
         }
-        // One that failed before is suspected to break its worker, which would count for all that the worker has.
-        let suspected = shard.events[event].deliveries() > 0;
-        if suspected && !self.grants.is_empty() {
-            // The next call begins with it: order stays.
-            self.room = false;
-            return Ok(false);
-        }
         if self.engine.keep_back(shard, event) {
             return Ok(false);
         }
@@ -546,7 +539,6 @@ impl<'a> Round<'a> {
         }
         let grant = self.engine.grant(shard, index, event, &self.request.sources, self.request.lease, self.now_ns);
         self.grants.push(grant);
-        self.room = !suspected;
         Ok(true)
     }
 

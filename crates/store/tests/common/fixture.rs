@@ -220,12 +220,6 @@ impl Fixture {
         self.lease(&self.primary(event), None).unwrap().expect("a ready event")
     }
 
-    /// Leases events by one call.
-    #[track_caller]
-    pub(crate) fn any_once(&self, n: usize) -> Vec<Lease> {
-        self.get_any(&GetAny { n, ..GetAny::default() }).unwrap()
-    }
-
     /// Leases events until there are `n` or no more.
     #[track_caller]
     pub(crate) fn any(&self, n: usize) -> Vec<Lease> {
