@@ -6,8 +6,7 @@
 //! ```
 //!
 //! *Invariants*: a delivery is durable before its grant, so that an event on which processes die reaches the debug stream
-//! (tests/crash.rs); an event that a hold covers is never granted
-//! (tests/semantics/delivery.rs).
+//! (tests/crash.rs); an event that a hold covers is never granted (tests/semantics/delivery.rs).
 //!
 //! *Not here*: what the holder decides (`verdict.rs`).
 

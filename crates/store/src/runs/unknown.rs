@@ -1,7 +1,7 @@
 //! Runs that nobody opened, where puts may open them (`auto_open_runs`): what has come of each so far.
 //!
 //! One flipped bit in a run number must open nothing: a run opens once `auto_open_after` different fragments of it have come,
-//! near the highest run that is known, and only so many are open at a time.
+//! near the highest run that is known, while no more than [`AUTO_OPENED_MAX`] such runs take events.
 
 use super::{KnownRun, RUN_OPENS};
 use crate::limits::{AUTO_OPENED_MAX, RUNS_AHEAD_MAX, UNKNOWN_RUNS_MAX};
